@@ -67,6 +67,6 @@ fn what_does_not_fit_is_an_error() {
     error("max-pool", 1, &[("size", &[2, 2]), ("stride", &[0, 1])], "stride 0");
     error("max-pool", 1, &[("size", &[2, 2, 2])], "[2 2 2]");
     error("window", 1, &[("axis", &[2]), ("size", &[2]), ("dilation", &[3])], "spans 4 elements");
-    error("conv-transpose", 1, &[], "operands wanted");
-    error("conv-transpose", 2, &[("before", &[0, 1])], "padding is not negative");
+    error("conv-transpose", 1, &[], "operands, but");
+    error("conv-transpose", 2, &[("before", &[0, 1])], "padding must not be negative");
 }

@@ -14,12 +14,12 @@ pub type Attrs = SmallVec<[Attr; 2]>;
 pub enum Attr {
     /// An integer, or an axis counted from the end (−1 is the last).
     Int(i64),
-    /// A number. Its bits are compared, so that nodes can be hashed. An integer that no `f64` represents is kept as an
-    /// `Int`.
+    /// A number. Equality compares its bits, so that nodes can be hashed. An integer that no `f64` represents exactly
+    /// is kept as an `Int`.
     Float(FloatBits),
     /// A truth value.
     Bool(bool),
-    /// One word of a list that the op declares (`gelu-erf`), or a name.
+    /// One of the words that the op declares for the attribute (`gelu-erf`), or a name.
     Word(Arc<str>),
     /// Integers: a permutation or a list of axes, counted from the end.
     Ints(SmallVec<[i64; 6]>),
@@ -35,7 +35,7 @@ pub enum Attr {
     Graph(SubGraph),
 }
 
-/// An `f64` with total equality: by bits, all NaNs being one.
+/// An `f64` with total equality: numbers are equal if their bits are. All NaNs have the same bits here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FloatBits(u64);
 
@@ -55,14 +55,14 @@ impl From<f64> for FloatBits {
 /// A number of any element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Number {
-    /// One that an `f64` holds.
+    /// A number that an `f64` represents exactly.
     Float(FloatBits),
-    /// An integer that none holds.
+    /// An integer that no `f64` represents exactly.
     Int(i64),
 }
 
 impl Number {
-    /// Returns its value, which an `f64` holds unless it is an `Int`: then it is the nearest one.
+    /// Returns the number as an `f64`. An `Int` is rounded to the nearest one.
     pub fn get(self) -> f64 {
         match self {
             Number::Float(x) => x.get(),
@@ -70,7 +70,7 @@ impl Number {
         }
     }
 
-    /// Returns its value if an `f64` holds it.
+    /// Returns the number if an `f64` represents it exactly.
     pub fn float(self) -> Option<f64> {
         match self {
             Number::Float(x) => Some(x.get()),
@@ -78,7 +78,7 @@ impl Number {
         }
     }
 
-    /// Returns it as an integer, truncated and saturated.
+    /// Returns the number as an integer: truncated, and clamped to the range of `i64`.
     pub fn int(self) -> i64 {
         match self {
             Number::Float(x) => x.get() as i64,
@@ -86,7 +86,7 @@ impl Number {
         }
     }
 
-    /// Returns it as a tensor without axes, rounded or saturated to the element type.
+    /// Returns the number as a tensor of rank 0, rounded or clamped to the element type.
     pub fn tensor(self, dtype: DType) -> Tensor {
         match self {
             Number::Float(x) => Tensor::from_f64(dtype, &[], [x.get()]),
@@ -126,7 +126,7 @@ impl From<Number> for Attr {
 }
 
 impl Attr {
-    /// Returns the number of a `Float` or an `Int`, exactly.
+    /// Returns the exact number of a `Float` or an `Int`.
     pub fn number(&self) -> Option<Number> {
         match self {
             Attr::Float(x) => Some(Number::Float(*x)),
@@ -135,7 +135,7 @@ impl Attr {
         }
     }
 
-    /// Returns the integer, if it is one.
+    /// Returns the integer of an `Int`.
     pub fn int(&self) -> Option<i64> {
         match self {
             Attr::Int(n) => Some(*n),
@@ -143,7 +143,7 @@ impl Attr {
         }
     }
 
-    /// Returns the number of a `Float` or an `Int`.
+    /// Returns the number of a `Float` or an `Int`, rounded to `f64`.
     pub fn float(&self) -> Option<f64> {
         match self {
             Attr::Float(x) => Some(x.get()),
@@ -152,7 +152,7 @@ impl Attr {
         }
     }
 
-    /// Returns the word, if it is one.
+    /// Returns the word of a `Word`.
     pub fn word(&self) -> Option<&str> {
         match self {
             Attr::Word(w) => Some(w),
@@ -160,7 +160,7 @@ impl Attr {
         }
     }
 
-    /// Returns the truth value, if it is one.
+    /// Returns the truth value of a `Bool`.
     pub fn bool(&self) -> Option<bool> {
         match self {
             Attr::Bool(b) => Some(*b),
@@ -168,7 +168,7 @@ impl Attr {
         }
     }
 
-    /// Returns the integers, if it is a list.
+    /// Returns the integers of an `Ints`.
     pub fn ints(&self) -> Option<&[i64]> {
         match self {
             Attr::Ints(n) => Some(n),
@@ -176,7 +176,7 @@ impl Attr {
         }
     }
 
-    /// Returns the shape, if it is one.
+    /// Returns the shape of a `Shape`.
     pub fn shape(&self) -> Option<&Shape> {
         match self {
             Attr::Shape(s) => Some(s),
@@ -184,7 +184,7 @@ impl Attr {
         }
     }
 
-    /// Returns the body, if it is one.
+    /// Returns the loop's body, if the attribute is a `Graph`.
     pub fn graph(&self) -> Option<&SubGraph> {
         match self {
             Attr::Graph(g) => Some(g),
@@ -192,7 +192,7 @@ impl Attr {
         }
     }
 
-    /// Returns the element type, if it is one.
+    /// Returns the element type of a `DType`.
     pub fn dtype(&self) -> Option<DType> {
         match self {
             Attr::DType(d) => Some(*d),
@@ -202,7 +202,7 @@ impl Attr {
 }
 
 impl Attr {
-    /// Returns the number of axes, of a shape (which may be written as a list of integers).
+    /// Returns the rank of a shape, which may also be written as a list of integers.
     pub(crate) fn rank(&self) -> Option<usize> {
         match self {
             Attr::Shape(s) => Some(s.rank()),
@@ -255,7 +255,7 @@ impl From<DType> for Attr {
 }
 
 impl fmt::Display for Attr {
-    /// As the text form and the rules write it.
+    /// Writes the attribute in the syntax of graph text and of rules.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Attr::Int(n) => write!(f, "{n}"),

@@ -1,17 +1,17 @@
-//! Dimensions: integers, or integer polynomials over named symbols, which get a number before compilation or at each
-//! run.
+//! Dimensions: integers, or integer polynomials over named symbols. A symbol gets a number before compilation or at
+//! each run.
 
 use std::{collections::BTreeMap, fmt, ops, sync::Arc};
 
 /// A name for an extent that is not known yet.
 ///
-/// A symbol without bounds gets its number before compilation. One with bounds is an *extent at run time*: what is
-/// compiled serves every length between them, and each run has its own.
+/// A symbol without bounds gets its number before compilation. One with bounds is an *extent at run time*: compiled
+/// code serves every length between the bounds, and each run chooses one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol {
     /// Its name.
     pub name: Arc<str>,
-    /// The least and the most that it can be, both at least 0.
+    /// The least and the greatest value, both at least 0, of an extent at run time.
     pub bounds: Option<(i64, i64)>,
 }
 
@@ -21,8 +21,8 @@ impl fmt::Display for Symbol {
     }
 }
 
-/// The most terms of a dimension, and of a shape's number of elements: what is written with few brackets may multiply
-/// out to millions.
+/// The largest number of terms of a dimension, and of a shape's number of elements. The limit is needed because a
+/// product of few short sums may expand to millions of terms.
 pub(crate) const MOST_TERMS: usize = 256;
 
 /// A product of symbols, sorted; the empty product is 1.
@@ -30,23 +30,23 @@ type Monomial = Vec<Symbol>;
 
 /// The extent of one axis.
 ///
-/// A dimension is kept in normal form (a [`Dim::Known`] is never stored as a polynomial), so equality
-/// of values is equality of the functions that they denote.
+/// A dimension is kept in normal form (a [`Dim::Known`] is never stored as a polynomial). So two dimensions are equal
+/// exactly if they are the same function of the symbols.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dim {
-    /// A number. Negative only inside arithmetic; a shape holds none.
+    /// A number. It is negative only inside arithmetic, never in a shape.
     Known(i64),
     /// A polynomial with at least one symbol.
     Symbolic(Arc<BTreeMap<Monomial, i64>>),
 }
 
 impl Dim {
-    /// Returns the dimension named `name`.
+    /// Returns a dimension that is the symbol `name`, without bounds.
     pub fn symbol(name: &str) -> Dim {
         Dim::of(Symbol { name: Arc::from(name), bounds: None })
     }
 
-    /// Returns the extent at run time named `name`, of any length between two.
+    /// Returns a dimension that is the extent at run time `name`, from `least` to `most`.
     pub fn between(name: &str, least: i64, most: i64) -> Dim {
         Dim::of(Symbol { name: Arc::from(name), bounds: Some((least.max(0), most.max(0))) })
     }
@@ -56,7 +56,7 @@ impl Dim {
         Dim::Symbolic(Arc::new(BTreeMap::from([(vec![symbol], 1)])))
     }
 
-    /// Returns the number, if no symbol is left.
+    /// Returns the number of a dimension without symbols.
     pub fn known(&self) -> Option<i64> {
         match self {
             Dim::Known(n) => Some(*n),
@@ -80,9 +80,9 @@ impl Dim {
         }
     }
 
-    /// Returns the exact quotient, or `None` where the division leaves a rest (or by zero).
+    /// Returns the exact quotient, or `None` if the division leaves a remainder or divides by zero.
     ///
-    /// The divisor must be a single term (`2`, `H`, `2*H`); that is all that shapes need.
+    /// The divisor must be a single term (`2`, `H`, `2*H`); shapes need no other divisors.
     pub fn checked_div(&self, by: &Dim) -> Option<Dim> {
         if let (Dim::Known(n), Dim::Known(by)) = (self, by) {
             return (n.checked_rem(*by)? == 0).then(|| Dim::Known(n / by));
@@ -124,7 +124,7 @@ impl Dim {
         }
     }
 
-    /// Returns the symbols in it, sorted, each once.
+    /// Returns the symbols of the dimension, sorted, each once.
     pub fn symbols(&self) -> Vec<Symbol> {
         let Dim::Symbolic(terms) = self else { return Vec::new() };
         let mut symbols: Vec<_> = terms.keys().flatten().cloned().collect();
@@ -133,8 +133,9 @@ impl Dim {
         symbols
     }
 
-    /// Returns the least and the largest value while each extent at run time stays within its bounds. Returns `None` if
-    /// it has a symbol without bounds. The range contains all possible values, and is exact for a single term.
+    /// Returns the least and the greatest value while each extent at run time stays within its bounds. Returns `None`
+    /// if the dimension has a symbol without bounds. The range contains all possible values, and is exact for a
+    /// single term.
     pub fn range(&self) -> Option<(i64, i64)> {
         let terms = match self {
             Dim::Known(n) => return Some((*n, *n)),
@@ -149,8 +150,8 @@ impl Dim {
         })
     }
 
-    /// Returns the most that it can be: how much room an axis takes in memory. `None` while a symbol without bounds is
-    /// in it.
+    /// Returns the greatest value, which determines the memory of an axis. Returns `None` if the dimension has a
+    /// symbol without bounds.
     pub fn capacity(&self) -> Option<i64> {
         self.range().map(|(_, most)| most)
     }
@@ -166,7 +167,7 @@ impl Dim {
         (open.map(|(monomial, c)| (product(monomial), *c)).collect(), terms.get(&Vec::new()).copied().unwrap_or(0))
     }
 
-    /// Returns whether an extent at run time is in it.
+    /// Returns whether the dimension contains an extent at run time.
     pub fn varies(&self) -> bool {
         let Dim::Symbolic(terms) = self else { return false };
         terms.keys().flatten().any(|symbol| symbol.bounds.is_some())
@@ -230,7 +231,7 @@ impl ops::Mul for &Dim {
 }
 
 impl fmt::Display for Dim {
-    /// As the little language writes it: `128`, `S`, `(* 2 H)`, `(+ (* 2 H) 1)`.
+    /// Writes the dimension in the syntax of rules and graph text: `128`, `S`, `(* 2 H)`, `(+ (* 2 H) 1)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let terms = match self {
             Dim::Known(n) => return write!(f, "{n}"),
@@ -245,7 +246,7 @@ impl fmt::Display for Dim {
         fn names(symbols: &[Symbol]) -> String {
             symbols.iter().map(Symbol::to_string).collect::<Vec<_>>().join(" ")
         }
-        // The constant term sorts first; people write it last.
+        // The constant term sorts first, but is written last.
         let mut parts: Vec<_> = terms.iter().map(text).collect();
         if terms.contains_key(&vec![]) {
             parts.rotate_left(1);

@@ -21,7 +21,7 @@ impl fmt::Display for DotLabel {
     }
 }
 
-/// Returns the graph in DOT, for `dot -Tsvg`.
+/// Returns the graph in the DOT language, which `dot -Tsvg` draws.
 pub fn dot(graph: &Graph) -> String {
     let mut boxes = DiGraph::<DotLabel, &str>::new();
     let ids: Vec<_> = graph.nodes().map(|(id, _)| boxes.add_node(DotLabel(label(graph, id)))).collect();
@@ -49,7 +49,7 @@ pub fn dot(graph: &Graph) -> String {
     text + "}\n"
 }
 
-/// Op, attributes (a constant's elements left out) and type.
+/// Returns op, attributes and type of a node. The elements of constants are left out.
 fn label(graph: &Graph, id: NodeId) -> String {
     let node = graph.node(id);
     let mut text = node.op.to_string();

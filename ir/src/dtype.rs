@@ -29,7 +29,7 @@ pub enum DType {
     Bool,
     /// 8-bit float with 5 bits of exponent and infinities, for storage.
     F8E5M2,
-    /// 8-bit float with 4 bits of exponent, one NaN a sign and no infinities, for storage.
+    /// 8-bit float with 4 bits of exponent, one NaN for each sign and no infinities, for storage.
     F8E4M3,
     /// 16-bit signed integer.
     I16,
@@ -44,14 +44,14 @@ pub enum Kind {
     Float(FloatFormat),
     /// Integers in two's complement.
     Int {
-        /// Whether there are negative ones.
+        /// Whether the type has negative integers.
         signed: bool,
     },
     /// Truth values, 0 and 1.
     Bool,
 }
 
-/// The names that file formats have for an element type. An empty name, or 0 for ONNX, says that a format has none.
+/// The names of an element type in file formats. An empty name, or 0 for ONNX, means that the format lacks the type.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatNames {
     /// The type's text in the header of `.npy` files.
@@ -73,8 +73,7 @@ pub struct DTypeDef {
     pub bits: u32,
     /// The kind of numbers.
     pub kind: Kind,
-    /// Whether ops compute with such elements. Elements of other types are stored: they are moved, chosen, compared and
-    /// cast.
+    /// Whether ops compute with such elements. Elements of storage types are only moved, selected, compared and cast.
     pub computes: bool,
     /// The names in file formats.
     pub names: FormatNames,
@@ -89,7 +88,7 @@ const fn def(
     DTypeDef { name, bits, kind, computes: true, names: FormatNames { numpy, torch, safetensors, onnx } }
 }
 
-/// Declares a type that ops do not compute with.
+/// Marks a type as one for storage only, with which ops do not compute.
 const fn stored(def: DTypeDef) -> DTypeDef {
     DTypeDef { computes: false, ..def }
 }
@@ -116,7 +115,7 @@ static TABLE: &[(DType, DTypeDef)] = &[
 ];
 
 impl DType {
-    /// Every element type, in the order in which `Display` documents them.
+    /// Every element type, in the order of the enum.
     pub const ALL: [DType; TABLE.len()] = {
         let mut all = [DType::F32; TABLE.len()];
         let mut n = 0;
@@ -128,7 +127,7 @@ impl DType {
         all
     };
 
-    /// Returns its declaration.
+    /// Returns the declaration of the type.
     pub const fn def(self) -> &'static DTypeDef {
         &TABLE[self as usize].1
     }
@@ -156,7 +155,8 @@ impl DType {
         self.float().is_some()
     }
 
-    /// Returns whether ops compute with elements of the type, rather than move and cast them only.
+    /// Returns whether ops compute with elements of the type. Elements of other types are only moved, selected,
+    /// compared and cast.
     pub const fn computes(self) -> bool {
         self.def().computes
     }
@@ -171,13 +171,13 @@ impl DType {
         matches!(self.def().kind, Kind::Int { .. })
     }
 
-    /// Returns the type in which elements are computed and sums accumulated: `f32` for narrower floats, and otherwise
-    /// the type itself.
+    /// Returns the type in which elements are computed and sums are accumulated: `f32` for narrower floats, and the
+    /// type itself for all others.
     pub const fn register(self) -> DType {
         if self.is_float() && self.bits() < 32 { DType::F32 } else { self }
     }
 
-    /// Returns the bits of the significand with the implicit one; zero for integers and `bool`.
+    /// Returns the bits of the significand including the implicit one; zero for integers and `bool`.
     pub const fn significand_bits(self) -> u32 {
         match self.float() {
             Some(format) => format.mantissa + 1,
@@ -185,7 +185,8 @@ impl DType {
         }
     }
 
-    /// Unit roundoff of a floating type: half the distance from 1 to the next value up; zero otherwise.
+    /// Returns the unit roundoff of a floating type: half the distance from 1 to the next greater value; zero for
+    /// other types.
     pub fn unit_roundoff(self) -> f64 {
         match self.significand_bits() {
             0 => 0.0,
@@ -193,12 +194,13 @@ impl DType {
         }
     }
 
-    /// Returns the least and the greatest positive normal number of a floating type; zeros otherwise.
+    /// Returns the least and the greatest positive normal number of a floating type; zeros for other types.
     pub fn normal_range(self) -> (f64, f64) {
         self.float().map_or((0.0, 0.0), |format| (format.least_normal(), format.greatest()))
     }
 
-    /// Returns the least and the greatest integer of an integer type or of `bool`; all of `i64` for a floating type.
+    /// Returns the least and the greatest integer of an integer type or of `bool`; the range of `i64` for a floating
+    /// type.
     pub const fn integers(self) -> (i64, i64) {
         match self.def().kind {
             Kind::Int { signed: true } => (i64::MIN >> (64 - self.bits()), i64::MAX >> (64 - self.bits())),
@@ -208,8 +210,8 @@ impl DType {
         }
     }
 
-    /// Returns the low bits of an integer, as the type reads them: 1 for `bool` where it is not 0, the integer itself
-    /// for a floating type.
+    /// Returns the low bits of an integer, read as this type. A `bool` is 1 if the integer is not 0. A floating type
+    /// returns the integer itself.
     pub const fn wrap(self, n: i64) -> i64 {
         let beyond = 64 - self.bits();
         match self.def().kind {
@@ -220,7 +222,8 @@ impl DType {
         }
     }
 
-    /// Rounds a number to the nearest element of a floating type, to the even one of two; others keep it.
+    /// Rounds a number to the nearest element of a floating type, and to the even one of two nearest. Other types
+    /// return the number itself.
     pub fn rounded(self, x: f64) -> f64 {
         match self {
             DType::F64 => x,
@@ -234,12 +237,12 @@ impl DType {
         self.def().name
     }
 
-    /// Returns the names of all.
+    /// Returns the names of all element types.
     pub fn names() -> impl Iterator<Item = &'static str> {
         DType::ALL.iter().map(|dtype| dtype.name())
     }
 
-    /// Returns the element type that a file format has a name for; see [`FormatNames`].
+    /// Returns the element type with this name in the file format that `of` selects; see [`FormatNames`].
     pub fn of_format<N: PartialEq + Default>(name: N, of: impl Fn(&FormatNames) -> N) -> Option<DType> {
         (name != N::default()).then(|| DType::ALL.into_iter().find(|dtype| of(&dtype.def().names) == name)).flatten()
     }
@@ -293,7 +296,7 @@ mod tests {
             let def = dtype.def();
             assert_eq!(def.name.parse(), Ok(dtype));
             assert!(def.bits.is_multiple_of(8) && def.bits <= 64);
-            // The reference carries integers in `i64`.
+            // The reference interpreter computes integers in `i64`.
             assert!(def.kind != UNSIGNED || def.bits < 64);
             if let Some(format) = dtype.float() {
                 assert_eq!(1 + format.exponent + format.mantissa, def.bits);

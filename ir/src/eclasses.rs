@@ -1,7 +1,7 @@
 //! A saturated e-graph as plain data, the input of the plan search.
 //!
-//! Classes are numbered by structure. This order does not depend on the e-graph's own ids, so that every decision by
-//! order repeats on every run.
+//! Classes are numbered by structure, independently of the e-graph's own ids. So every decision that depends on their
+//! order is the same in every run.
 
 use smallvec::SmallVec;
 
@@ -15,9 +15,9 @@ pub type ClassId = usize;
 pub struct ENode {
     /// The op.
     pub op: Op,
-    /// Its attributes.
+    /// The op's attributes.
     pub attrs: Attrs,
-    /// Its operands.
+    /// The classes of the operands.
     pub operands: SmallVec<[ClassId; 4]>,
 }
 
@@ -26,16 +26,17 @@ pub struct ENode {
 pub struct EClass {
     /// Its type; all dims are known.
     pub ty: Type,
-    /// The ways to compute it, in structural order. Forms that no backend takes (not legal) are left out.
+    /// The ways to compute it, in structural order. Forms that are not legal, which no backend computes, are left
+    /// out.
     pub nodes: Vec<ENode>,
     /// Whether it depends on parameters and constants only.
     pub constant: bool,
     /// The common value of all elements, if it is known.
     pub scalar: Option<f64>,
-    /// The discontinuous op that observes its rounding, where one does: kernels round it to its type even where they do
-    /// not store it.
+    /// The discontinuous op, if any, whose result depends on how this value is rounded. Kernels then round the value
+    /// to its type even if they do not store it.
     pub observer: Option<Op>,
-    /// The model parts that it stems from: the first is the one that made it.
+    /// The model parts that the value stems from. The first is the part that made it.
     pub origins: Vec<Origin>,
 }
 
@@ -44,11 +45,11 @@ pub struct EClass {
 pub struct NodeChoice {
     /// The class.
     pub class: ClassId,
-    /// The number of the e-node in the class.
+    /// The index of the e-node in the class.
     pub node: usize,
 }
 
-/// Choices that one rule application made possible and that only pay together.
+/// Choices that one rule application made possible and that only pay off together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
     /// The rule.
@@ -62,7 +63,7 @@ pub struct Bundle {
 pub struct PriceHint {
     /// The class.
     pub class: ClassId,
-    /// The node.
+    /// The index of the e-node in the class.
     pub node: usize,
     /// The factor: positive and finite.
     pub factor: f64,
@@ -73,22 +74,23 @@ pub struct PriceHint {
 pub struct EClasses {
     /// The classes.
     pub classes: Vec<EClass>,
-    /// The program's results, in order: outputs, then what states become. A class may occur twice.
+    /// The classes of the program's results: the outputs, then the next values of the states. A class may occur
+    /// twice.
     pub outputs: Vec<ClassId>,
     /// The choices that one rule application made together.
     pub bundles: Vec<Bundle>,
-    /// The factors that rules give for kernels with their results.
+    /// The corrections that rules give for the predicted times of their results.
     pub hints: Vec<PriceHint>,
-    /// The number of the program's nodes that a result depends on.
+    /// The number of the program's nodes on which a result depends.
     pub program: usize,
-    /// Whether kernels round every 16-bit value to its type, even if they do not store it; otherwise only observed
-    /// values are rounded.
+    /// Whether kernels round every 16-bit value to its type even if they do not store it. Otherwise they round only
+    /// values with an observer.
     pub rounds_all: bool,
 }
 
 impl EClasses {
-    /// Returns the e-graph of a graph without rewriting: one class per node. A class is empty if the node's form is not
-    /// legal.
+    /// Returns the e-graph of a graph without rewriting, with one class per node. A class is empty if the node's form
+    /// is not legal.
     pub fn of(graph: &Graph) -> EClasses {
         let mut classes: Vec<EClass> = Vec::with_capacity(graph.len());
         for (_, node) in graph.nodes() {

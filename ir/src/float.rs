@@ -1,48 +1,48 @@
-//! Formats of floating-point numbers: their ranges, and their numbers as bits.
+//! Formats of floating-point numbers: their ranges, their encoding and their decoding.
 
 /// The NaNs and infinities of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Specials {
-    /// Infinities, and NaNs by their significands: the greatest exponent has no other numbers.
+    /// Infinities and NaNs as in IEEE 754: the greatest exponent encodes nothing else.
     Ieee,
-    /// One NaN for each sign, all bits of the exponent and the significand. There are no infinities: a number that is
-    /// too large rounds to NaN, as in PyTorch and in the OCP specification of 8-bit floats without saturation.
+    /// One NaN for each sign, with all bits of exponent and significand set, and no infinities. A number that is too
+    /// large rounds to NaN, as in PyTorch and in the non-saturating mode of the OCP specification of 8-bit floats.
     NanOnly,
 }
 
-/// A format of floating-point numbers: a sign, a biased exponent and the significand without its first bit.
+/// A format of floating-point numbers: a sign, a biased exponent, and the significand without its leading bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatFormat {
     /// Bits of the exponent, at most 11.
     pub exponent: u32,
-    /// Bits of the significand in memory, at most 52.
+    /// Stored bits of the significand, at most 52.
     pub mantissa: u32,
     /// The NaNs and infinities.
     pub specials: Specials,
 }
 
-/// Bits of the significand of `f64` in memory.
+/// Stored bits of the significand of `f64`.
 const DIGITS: u32 = 52;
 /// Bias of the exponent of `f64`.
 const BIAS: i32 = 1023;
 
 impl FloatFormat {
-    /// Returns the format that IEEE 754 defines for such fields.
+    /// Returns the IEEE 754 format with fields of this many bits.
     pub const fn ieee(exponent: u32, mantissa: u32) -> FloatFormat {
         FloatFormat { exponent, mantissa, specials: Specials::Ieee }
     }
 
-    /// Returns the format with such fields that has one NaN for each sign and no infinities.
+    /// Returns the format with fields of this many bits that has one NaN for each sign and no infinities.
     pub const fn finite(exponent: u32, mantissa: u32) -> FloatFormat {
         FloatFormat { exponent, mantissa, specials: Specials::NanOnly }
     }
 
-    /// Returns whether it has infinities.
+    /// Returns whether the format has infinities.
     pub const fn has_infinities(self) -> bool {
         matches!(self.specials, Specials::Ieee)
     }
 
-    /// Returns whether another format has all of its numbers.
+    /// Returns whether the format `other` represents all numbers of this format.
     pub const fn fits(self, other: FloatFormat) -> bool {
         self.exponent <= other.exponent
             && self.mantissa <= other.mantissa
@@ -64,17 +64,17 @@ impl FloatFormat {
         self.decode(1 << self.mantissa)
     }
 
-    /// Returns the greatest number that is not infinite.
+    /// Returns the greatest finite number.
     pub fn greatest(self) -> f64 {
         self.decode(self.beyond() - 1)
     }
 
-    /// Returns the bits of the sign.
+    /// Returns the mask of the sign bit.
     const fn sign(self) -> u64 {
         1 << (self.exponent + self.mantissa)
     }
 
-    /// Returns the least bits without a sign that are no finite number: infinity, or the only NaN.
+    /// Returns the bits, without a sign, of the first number after the finite ones: infinity, or the only NaN.
     const fn beyond(self) -> u64 {
         match self.specials {
             Specials::Ieee => self.sign() - (1 << self.mantissa),
@@ -82,7 +82,8 @@ impl FloatFormat {
         }
     }
 
-    /// Decodes the bits of a number. A NaN becomes quiet, and keeps its sign and the other bits of its significand.
+    /// Decodes the bits of a number. A NaN becomes quiet, and keeps its sign and the remaining bits of its
+    /// significand.
     pub const fn decode(self, bits: u64) -> f64 {
         if self.mantissa == DIGITS {
             return f64::from_bits(bits);
@@ -104,9 +105,9 @@ impl FloatFormat {
         f64::from_bits(sign | (widened + (((least - 1 + BIAS) as u64) << DIGITS)))
     }
 
-    /// Returns the bits of the nearest number; of two, the one with an even significand. A number beyond the greatest
-    /// becomes infinite, or NaN in formats without infinities. A NaN becomes quiet, and keeps its sign and the first
-    /// bits of its significand.
+    /// Returns the bits of the nearest number, and of the one with an even significand if two are nearest. A number
+    /// beyond the greatest becomes infinite, or NaN in formats without infinities. A NaN becomes quiet, and keeps its
+    /// sign and the leading bits of its significand.
     pub fn encode(self, x: f64) -> u64 {
         if self.mantissa == DIGITS {
             return x.to_bits();
@@ -120,8 +121,8 @@ impl FloatFormat {
         }
         let exponent = (x.to_bits() >> DIGITS & 0x7ff) as i32 - BIAS;
         let above = exponent - self.least_exponent();
-        // Numbers below the least normal one lose more bits of their significand. In `f64` all of them are normal,
-        // except `f64`'s own subnormal numbers.
+        // Numbers below the least normal one lose more bits of their significand. All numbers of narrower formats are
+        // normal in `f64`, so only `f64`'s own subnormals have no leading bit, and they round to zero.
         let shift = shorter + above.min(0).unsigned_abs();
         if shift > DIGITS + 1 {
             return sign;
@@ -130,7 +131,7 @@ impl FloatFormat {
         let kept = significand >> shift;
         let (rest, half) = (significand & ((1 << shift) - 1), 1_u64 << (shift - 1));
         let up = rest > half || rest == half && kept & 1 == 1;
-        // The first bit of the significand adds one to the exponent, and so does a carry.
+        // The leading bit of the significand adds one to the exponent field, and so does a carry.
         let magnitude = ((above.max(0) as u64) << self.mantissa) + kept + u64::from(up);
         sign | magnitude.min(self.beyond())
     }
@@ -166,7 +167,7 @@ mod tests {
         for (format, round) in rounds {
             for bits in 0..format.beyond() {
                 let (x, next) = (format.decode(bits), format.decode(bits + 1));
-                // The next number would be a power of two if there were one.
+                // The number after the greatest would be a power of two.
                 let next = if next.is_infinite() { 2_f64.powi(1 - format.least_exponent() + 1) } else { next };
                 let middle = (x + next) / 2.0;
                 for x in [x.next_up(), x.next_down(), middle, middle.next_up(), middle.next_down(), 1.1 * x] {
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn f32_is_that_of_rust() {
-        // A stride that has no factor in common with the significands.
+        // The stride has no common factor with powers of two, so that all low bits of significands occur.
         for bits in
             (0..=u32::MAX).step_by(99_991).chain([1, 0x7f_ffff, 0x80_0000, 0x7f7f_ffff, 0x7f80_0000, 0x7f80_0001])
         {
@@ -198,8 +199,8 @@ mod tests {
 
     #[test]
     fn numbers_without_infinities_end_in_nan() {
-        // The 8-bit format of the OCP specification: 448 is the greatest, and 464 the middle to the next number, which
-        // is NaN.
+        // The 8-bit format of the OCP specification: 448 is the greatest number. 464 is halfway to the next one,
+        // which is NaN.
         let format = FloatFormat::finite(4, 3);
         assert_eq!((format.least(), format.least_normal(), format.greatest()), (1.0 / 512.0, 1.0 / 64.0, 448.0));
         for bits in 0..=0xff_u64 {

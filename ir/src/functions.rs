@@ -1,4 +1,4 @@
-//! Functions of real numbers that the standard library lacks, or has with a loss at the ends of their range.
+//! Functions of real numbers that the standard library lacks, or computes inaccurately at the ends of their range.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -9,13 +9,13 @@ pub fn acosh(x: f64) -> f64 {
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
 
-/// Returns 1/(1 + e⁻ˣ), subnormal results included.
+/// Returns 1/(1 + e⁻ˣ), accurate also for subnormal results.
 pub fn sigmoid(x: f64) -> f64 {
     let e = (-x.abs()).exp();
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
-/// Returns log(1 + eˣ), which does not overflow.
+/// Returns log(1 + eˣ) without overflow of eˣ.
 pub fn softplus(x: f64) -> f64 {
     let high = if x < 0.0 { 0.0 } else { x };
     high + (-x.abs()).exp().ln_1p()
@@ -23,9 +23,10 @@ pub fn softplus(x: f64) -> f64 {
 
 /// Returns Φ(x), the normal distribution function.
 ///
-/// An error of x/√2 counts x² times in the lower tail, so that its rounding is corrected by the derivative.
+/// In the lower tail, a relative error of x/√2 is amplified by x². So the rounding error of x/√2 is corrected by
+/// means of the derivative.
 pub fn normal_distribution(x: f64) -> f64 {
-    /// 1/√2 less its nearest `f64`.
+    /// 1/√2 minus its nearest `f64`.
     const REST: f64 = -4.833_646_656_726_457e-17;
     let z = -x * FRAC_1_SQRT_2;
     if !z.is_finite() {
@@ -40,7 +41,7 @@ pub fn normal_distribution(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Checks a function against exact values: `most` bounds the relative error in units in the last place of 1.
+    /// Checks a function against exact values. `most` bounds the relative error, in units of `f64::EPSILON`.
     fn near(name: &str, f: fn(f64) -> f64, most: f64, exact: &[(f64, f64)]) {
         for (x, y) in exact {
             let got = f(*x);
@@ -81,7 +82,7 @@ mod tests {
             (800.5, 800.5),
         ];
         near("softplus", softplus, 3.0, &smooth);
-        // Subnormal, where there is no relative error to speak of.
+        // Subnormal results have too few bits for a relative error, so they are compared exactly.
         assert_eq!([sigmoid(-740.0), softplus(-740.0)], [4.2e-322; 2]);
         assert_eq!(
             (sigmoid(f64::NEG_INFINITY), sigmoid(f64::INFINITY), normal_distribution(f64::NEG_INFINITY)),

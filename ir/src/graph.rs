@@ -1,4 +1,4 @@
-//! Graphs: nodes in topological order, named outputs, and the builder methods that check each step.
+//! Graphs: nodes in topological order and named outputs. The builder methods check each node that they add.
 
 mod bind;
 mod build;
@@ -23,11 +23,11 @@ use smallvec::SmallVec;
 
 use crate::{Attr, Attrs, Class, Dim, Op, Shape, Symbol, Type, dim::MOST_TERMS, lang::sexp::is_unseen, ops::Leaf};
 
-/// The maximal number of nodes of a graph. Rewriting and planning take memory and time for each node, and each step of
-/// a loop has its own nodes.
+/// The maximal number of nodes of a graph. Rewriting and planning take memory and time for each node. Each step of a
+/// loop that is inlined adds its own nodes.
 const MOST_NODES: usize = 1 << 18;
 
-/// The most bytes of a value: no machine holds more.
+/// The maximal bytes of a value (256 GiB), more than a machine's memory holds.
 const MOST_BYTES: usize = 1 << 38;
 
 /// A node of a [`Graph`].
@@ -39,19 +39,20 @@ pub struct NodeId(pub u32);
 pub struct Node {
     /// The op.
     pub op: Op,
-    /// Its attributes, complete and normalised.
+    /// The op's attributes, complete and normalised.
     pub attrs: Attrs,
-    /// Its operands; all come before the node.
+    /// The op's operands; all of them come before the node.
     pub operands: SmallVec<[NodeId; 3]>,
-    /// The type of its result.
+    /// The type of the node's result.
     pub ty: Type,
-    /// The model part that made it.
+    /// The model part that made the node.
     pub origin: Origin,
-    /// The discontinuous op that observes its rounding, if one is known to ([`Graph::observed`]).
+    /// The discontinuous op, if one is known, whose result depends on how this value is rounded
+    /// ([`Graph::observed`]).
     pub observer: Option<Op>,
 }
 
-/// Why a node cannot be added: the op, its operands, the model part, and a correction.
+/// The reason why a node cannot be added: the op, its operands, the model part, and a correction.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{op}({operands}){place}: {problem}{hint}", place = if .origin.path().is_empty() { String::new() } else { format!(" in {}", .origin) },
         hint = if .help.is_empty() { String::new() } else { format!("; {}", .help) })]
@@ -68,10 +69,10 @@ pub struct GraphError {
     pub help: String,
 }
 
-/// The most operands that an error lists.
+/// The maximal number of operands that an error lists.
 const MOST_LISTED: usize = 8;
 
-/// Returns operands as an error lists them: the first ones, and how many more there are.
+/// Returns operands as an error lists them: the first ones, and the number of further ones.
 fn listed(operands: impl ExactSizeIterator<Item = impl fmt::Display>) -> String {
     let more = operands.len().saturating_sub(MOST_LISTED);
     let mut list: Vec<String> = operands.take(MOST_LISTED).map(|operand| operand.to_string()).collect();
@@ -81,7 +82,7 @@ fn listed(operands: impl ExactSizeIterator<Item = impl fmt::Display>) -> String 
     list.join(", ")
 }
 
-/// A tensor program: nodes in topological order, and which of them are its results.
+/// A tensor program: nodes in topological order, some of which are its results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// Its name.
@@ -118,28 +119,28 @@ impl Graph {
         &self.node(id).ty
     }
 
-    /// Returns the results, with their names.
+    /// Returns the named outputs of the program.
     pub fn outputs(&self) -> &[(String, NodeId)] {
         &self.outputs
     }
 
-    /// Returns the new values of states at the end of a run, by the states' names. States without one keep their
-    /// contents.
+    /// Returns the new values of states at the end of a run, by the states' names. A state without a new value keeps
+    /// its contents.
     pub fn updates(&self) -> &[(String, NodeId)] {
         &self.updates
     }
 
-    /// Returns the values that a run computes, with their names: outputs, then what states become.
+    /// Returns the named values that a run computes: the outputs, then the new values of states.
     pub fn results(&self) -> impl DoubleEndedIterator<Item = &(String, NodeId)> {
         self.outputs.iter().chain(&self.updates)
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns whether it has no node.
+    /// Returns whether the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -150,17 +151,17 @@ impl Graph {
         self.nodes().filter(move |(_, n)| Some(n.op) == op).filter_map(|(id, n)| Some((n.attrs.first()?.word()?, id)))
     }
 
-    /// Returns the symbols that are to be bound before compilation, sorted.
+    /// Returns the symbols that must be bound before compilation, sorted.
     pub fn symbols(&self) -> Vec<Arc<str>> {
         self.all_symbols().into_iter().filter(|s| s.bounds.is_none()).map(|s| s.name).collect()
     }
 
-    /// Returns the extents at run time, by name.
+    /// Returns the extents at run time, sorted by name.
     pub fn extents(&self) -> Vec<Symbol> {
         self.all_symbols().into_iter().filter(|s| s.bounds.is_some()).collect()
     }
 
-    /// Both of these.
+    /// Returns all symbols, those to bind before compilation and the extents at run time.
     pub(crate) fn all_symbols(&self) -> Vec<Symbol> {
         let shapes = self.nodes.iter().filter_map(|n| n.ty.as_tensor()).map(|(_, shape)| shape);
         let mut symbols: Vec<_> = shapes.flat_map(|shape| shape.iter()).flat_map(Dim::symbols).collect();
@@ -171,20 +172,20 @@ impl Graph {
 
     /// Runs `build` with `part` added to the path that new nodes remember.
     pub fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut Graph) -> T) -> T {
-        // A path is printed in messages about the part.
+        // Messages print the path, so characters that a terminal would not show are replaced.
         self.scope.push(part.replace(is_unseen, "?"));
         let result = build(self);
         self.scope.pop();
         result
     }
 
-    /// Returns the path that new nodes remember.
+    /// Returns the path of the model part in which new nodes are made.
     pub fn origin(&self) -> Origin {
         Origin::new(self.scope.join("."))
     }
 
-    /// Adds an op, given by its name if it is built in. Attributes are given by name; those with a default may be left
-    /// out.
+    /// Adds an op, given by its name if it is built in. Attributes are given by name, and those with a default may be
+    /// left out.
     ///
     /// # Errors
     /// If operands or attributes do not fit the op's signature.
@@ -201,7 +202,7 @@ impl Graph {
     /// Adds an op like [`Graph::apply`], for a given model part.
     ///
     /// # Errors
-    /// As [`Graph::apply`].
+    /// If operands or attributes do not fit the op's signature.
     pub fn apply_at<'n>(
         &mut self,
         op: impl Into<OpName<'n>>,
@@ -227,7 +228,7 @@ impl Graph {
         Ok(NodeId(self.nodes.len() as u32 - 1))
     }
 
-    /// Says which op observes the rounding of a value.
+    /// Sets the op whose result depends on how a value is rounded.
     pub fn set_observer(&mut self, id: NodeId, observer: Option<Op>) {
         self.nodes[id.0 as usize].observer = observer;
     }
@@ -237,27 +238,32 @@ impl Graph {
         self.nodes[id.0 as usize].attrs = attrs;
     }
 
-    /// Refuses nodes for which a graph has no room, before any of them is made.
+    /// Returns an error if `more` further nodes would exceed the limit of a graph. Callers ask before they make
+    /// nodes.
     fn room(&self, op: &str, more: usize) -> Result<(), GraphError> {
         let nodes = self.len().saturating_add(more);
         if nodes <= MOST_NODES {
             return Ok(());
         }
-        let help = "take fewer or smaller loops and branches: each step is nodes of its own";
-        Err(self.refuse_at(op, format!("the graph would have {nodes} nodes, {MOST_NODES} is the most"), help))
+        let help = "use fewer or smaller loops and branches, because each step of a loop has its own nodes";
+        Err(self.refuse_at(
+            op,
+            format!("the graph would have {nodes} nodes, but at most {MOST_NODES} are allowed"),
+            help,
+        ))
     }
 
-    /// Refuses values of other graphs.
+    /// Returns an error if a value is not in this graph.
     fn known(&self, op: &str, values: &[NodeId]) -> Result<(), GraphError> {
         let Some(NodeId(id)) = values.iter().find(|id| id.0 as usize >= self.len()) else { return Ok(()) };
-        let problem = format!("value {id} is none of this graph, which has {} nodes", self.len());
-        Err(self.refuse_at(op, problem, "take values from the builder of this very graph"))
+        let problem = format!("value {id} is not in this graph, which has {} nodes", self.len());
+        Err(self.refuse_at(op, problem, "use values that the builder of this graph returned"))
     }
 
-    /// Refuses values that no machine holds.
+    /// Checks that every value fits into the memory of some machine.
     ///
     /// # Errors
-    /// The first of them, with its place in the model.
+    /// If a value is too large. The error names the first one and its model part.
     pub fn fits(&self) -> Result<(), GraphError> {
         let large = self.nodes.iter().find(|node| node.ty.bytes() > MOST_BYTES);
         large.map_or(Ok(()), |node| {
@@ -268,16 +274,16 @@ impl Graph {
         })
     }
 
-    /// Whether a run of it gives anything.
+    /// Checks that a run of the graph computes something.
     ///
     /// # Errors
-    /// When it has no output and updates no state.
+    /// If the graph has no output and updates no state.
     pub fn computes(&self) -> Result<(), GraphError> {
         self.results().next().map(drop).ok_or_else(|| GraphError {
             op: self.name.clone(),
             operands: String::new(),
             origin: Origin::default(),
-            problem: "it computes nothing: it has no output, and updates no state".into(),
+            problem: "the graph computes nothing because it has no output and updates no state".into(),
             help: "name a value as its output".into(),
         })
     }
@@ -298,8 +304,7 @@ impl Graph {
             help,
         };
         let Some(known) = op.op() else {
-            let help =
-                "`eutectic ops` lists them; an op that a rule file declares is applied by its `Op`, not by its name";
+            let help = "`eutectic ops` lists the built-in ops; apply an op of a rule file by its `Op`, not by its name";
             return Err(error("there is no such op".into(), help.into()));
         };
         let shapes = attrs.iter().filter_map(|(_, attr)| match attr {
@@ -308,7 +313,7 @@ impl Graph {
             _ => None,
         });
         for shape in shapes {
-            few_terms(shape).map_err(|problem| error(problem, "bind its dimensions".into()))?;
+            few_terms(shape).map_err(|problem| error(problem, "bind its dimensions to numbers".into()))?;
         }
         let attrs = known.attributes(attrs, &types).map_err(|(problem, help)| error(problem, help))?;
         let ty = known.infer(&attrs, &types).map_err(|m| {
@@ -316,7 +321,7 @@ impl Graph {
             error(m.describe(&signature.scope), format!("its signature is {}", known.def().signature))
         })?;
         if let Type::Tensor(_, shape) = &ty {
-            few_terms(shape).map_err(|problem| error(problem, "bind its dimensions".into()))?;
+            few_terms(shape).map_err(|problem| error(problem, "bind its dimensions to numbers".into()))?;
         }
         if name_of(known, &attrs).is_some_and(|name| name.contains(is_unseen)) {
             return Err(error("its name has a control character".into(), "give it a name that can be printed".into()));
@@ -328,7 +333,7 @@ impl Graph {
         Ok((known, attrs, ty))
     }
 
-    /// Drops the nodes that no output and no state depends on. Inputs and states stay, because callers know them.
+    /// Drops the nodes on which no output and no state depends. Inputs and states stay, because callers know them.
     /// Returns the new number of each old node.
     pub fn prune(&mut self) -> Vec<Option<NodeId>> {
         let mut needed: Vec<bool> =
@@ -347,33 +352,36 @@ impl Graph {
             })
         };
         let new: Vec<Option<NodeId>> = needed.iter().map(number).collect();
-        let renumber = |id: &mut NodeId| *id = new[id.0 as usize].expect("needed nodes are kept");
+        let renumber = |id: &mut NodeId| *id = new[id.0 as usize].expect("the operands of a kept node are kept");
         let gone = self.nodes.iter().zip(&needed).filter(|(_, needed)| !**needed);
         for name in gone.filter_map(|(n, _)| name_of(n.op, &n.attrs)) {
             self.names.remove(&name);
         }
         let mut keep = needed.iter();
-        self.nodes.retain(|_| *keep.next().expect("one mark a node"));
+        self.nodes.retain(|_| *keep.next().expect("there is one mark for each node"));
         self.nodes.iter_mut().flat_map(|n| &mut n.operands).for_each(renumber);
         self.outputs.iter_mut().chain(&mut self.updates).for_each(|(_, id)| renumber(id));
         new
     }
 
-    /// Returns the extents of a value, once all symbols are bound.
+    /// Returns the shape of a value, or `None` for a tuple.
     pub fn shape(&self, id: NodeId) -> Option<&Shape> {
         self.ty(id).as_tensor().map(|(_, s)| s)
     }
 }
 
-/// Refuses shapes whose number of elements has too many terms, because ops compare such numbers.
+/// Returns an error if a shape's number of elements has too many terms. Ops compare such numbers, which takes time
+/// for each term.
 fn few_terms(shape: &Shape) -> Result<(), String> {
     match shape.count_terms() {
         0..=MOST_TERMS => Ok(()),
-        terms => Err(format!("the number of elements of {shape} has {terms} terms, {MOST_TERMS} is the most")),
+        terms => {
+            Err(format!("the number of elements of {shape} has {terms} terms, but at most {MOST_TERMS} are allowed"))
+        }
     }
 }
 
-/// Returns the name of an input, a parameter or a state.
+/// Returns the name of an input, a parameter or a state; `None` for other ops.
 fn name_of(op: Op, attrs: &Attrs) -> Option<Arc<str>> {
     match (op.def().class, attrs.first()) {
         (Class::Leaf(_), Some(Attr::Word(name))) => Some(name.clone()),
@@ -391,7 +399,7 @@ mod tests {
         let mut graph = Graph::new("g");
         let x = graph.state("x", Type::tensor(DType::F32, &[2])).unwrap();
         let foreign = NodeId(7);
-        let none = |result: Result<(), GraphError>| result.unwrap_err().to_string().contains("none of this graph");
+        let none = |result: Result<(), GraphError>| result.unwrap_err().to_string().contains("not in this graph");
         assert!(none(graph.apply("add", &[x, foreign], &[]).map(drop)) && none(graph.output("y", foreign)));
         assert!(none(graph.update("x", foreign)) && none(graph.scalar(1.0, foreign).map(drop)));
         assert!(none(graph.reshape(foreign, Default::default()).map(drop)));
@@ -418,7 +426,7 @@ mod tests {
         assert_eq!([new[unused.0 as usize], new[dead.0 as usize], new[sum.0 as usize]], [Some(NodeId(0)), None, None]);
         assert_eq!((graph.len(), graph.outputs()[0].1), (3, NodeId(2)));
         assert!(graph.verify().is_ok());
-        // A name is free again once its node is gone.
+        // A name may be used again after its node is pruned.
         let ty = Type::tensor(DType::F32, &[2]);
         assert!(graph.param("dead", ty.clone()).is_ok() && graph.param("x", ty).is_err());
     }

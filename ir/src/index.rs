@@ -1,8 +1,9 @@
-//! Index maps: integer functions of coordinates, kept in a normal form that simplifies as it is built.
+//! Index maps: integer functions of coordinates, which are simplified to a normal form as they are built.
 //!
-//! A view (transpose, reshape, slice, …) does no arithmetic on elements; it says where an element is read. Composing
-//! views is substituting one map into the next. Affine parts stay a linear combination; what reshapes add is floor
-//! division and remainder, which vanish wherever the range of the operand shows that they do.
+//! A view (transpose, reshape, slice, …) does no arithmetic on elements. It only determines where an element is read.
+//! Two views are composed by substituting one map into the other. Affine views keep a map a linear combination.
+//! Reshapes add floor division and remainder, which vanish if the range of their operand shows that they have no
+//! effect.
 
 mod places;
 mod text;
@@ -14,10 +15,10 @@ use smallvec::{SmallVec, smallvec};
 pub use self::places::{flatten, same_places, strides, unflatten};
 use crate::{Dim, Symbol};
 
-/// `constant + Σ coefficient · atom`, atoms sorted and distinct, no coefficient zero.
+/// A sum `constant + Σ coefficient · atom`. The atoms are sorted and distinct, and no coefficient is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Index {
-    /// The terms: one for most maps, two where views split or merge axes.
+    /// The terms. Most maps have one; maps of views that split or merge axes have two.
     pub terms: SmallVec<[(Atom, i64); 2]>,
     /// The constant.
     pub constant: i64,
@@ -32,13 +33,14 @@ pub enum Atom {
     Div(Box<Index>, i64),
     /// index mod divisor in `0..divisor`, divisor > 0.
     Mod(Box<Index>, i64),
-    /// An integer that is itself read from a tensor: the `n`th value of whoever holds the map.
+    /// An integer that is read from a tensor. The holder of the map numbers these integers.
     Value(usize),
-    /// A product of extents at run time: the same number everywhere, another one in each run.
+    /// A product of extents at run time. It is constant within a run, and may differ between runs.
     Extent(Dim),
 }
 
-/// A range wider than any coordinate or extent, with room for arithmetic: that of maps without known bounds.
+/// The range of values without known bounds. It is wider than that of any coordinate or extent, and sums of such
+/// bounds do not overflow.
 pub const ANYTHING: Range<i64> = -(1 << 40)..1 << 40;
 
 impl Index {
@@ -52,14 +54,14 @@ impl Index {
         Index::atom(Atom::Coord(n))
     }
 
-    /// Returns a dimension without open symbols.
+    /// Returns a dimension whose symbols are all extents at run time.
     pub fn extent(dim: &Dim) -> Index {
         let (terms, constant) = dim.split_constant();
         let sum = |sum: Index, (product, c)| sum.plus_times(&Index::atom(Atom::Extent(product)), c);
         terms.into_iter().fold(Index::constant(constant), sum)
     }
 
-    /// Returns one atom.
+    /// Returns the map that consists of one atom.
     pub fn atom(atom: Atom) -> Index {
         Index { terms: smallvec![(atom, 1)], constant: 0 }
     }
@@ -69,7 +71,7 @@ impl Index {
         self.clone().plus_times(other, 1)
     }
 
-    /// self + factor · other
+    /// Returns self + factor · other.
     fn plus_times(mut self, other: &Index, factor: i64) -> Index {
         self.constant += other.constant * factor;
         if other.terms.is_empty() || factor == 0 {
@@ -85,7 +87,8 @@ impl Index {
         self.rejoin()
     }
 
-    /// Applies `n · ⌊x/n⌋ + x mod n = x` wherever both halves are there: merging an axis that was split gives it back.
+    /// Applies n · ⌊x/n⌋ + x mod n = x if both terms occur. So merging an axis that was split restores its
+    /// coordinate.
     fn rejoin(mut self) -> Index {
         let halves = self.terms.iter().enumerate().find_map(|(i, (atom, c))| {
             let Atom::Mod(x, n) = atom else { return None };
@@ -102,7 +105,7 @@ impl Index {
         }
     }
 
-    /// Returns whether ⌊self / by⌋ is kept as this atom because nothing simplifies.
+    /// Returns whether `atom` is the normal form of ⌊self / by⌋.
     fn is_div_atom(&self, by: i64, atom: &Atom) -> bool {
         let Atom::Div(of, whole) = atom else { return false };
         match (self.terms.as_slice(), self.constant) {
@@ -122,18 +125,19 @@ impl Index {
         }
     }
 
-    /// Returns the values that it can take over a domain: `start..end`. Values read from tensors are unbounded.
+    /// Returns the range `start..end` of the map's values over a domain. Values that are read from tensors are
+    /// unbounded.
     pub fn range(&self, domain: &[usize]) -> Range<i64> {
         self.bounds(&|n| 0..(domain[n] as i64).max(1))
     }
 
-    /// Returns the range of its values if each coordinate is in a non-empty range `start..end`.
+    /// Returns the range of the map's values if each coordinate is in a non-empty range `start..end`.
     pub fn bounds(&self, coord: &dyn Fn(usize) -> Range<i64>) -> Range<i64> {
         Index::sum_bounds(self.constant, self.terms.iter(), coord, &|inner| inner.bounds(coord))
     }
 
-    /// Returns the bounds like [`Index::bounds`], for some terms and a constant. `within` gives the ranges of maps
-    /// within the terms.
+    /// Returns the range of a sum of terms and a constant, as [`Index::bounds`] does. `within` gives the ranges of
+    /// the operands of divisions and remainders.
     fn sum_bounds<'a>(
         constant: i64,
         terms: impl Iterator<Item = &'a (Atom, i64)>,
@@ -166,7 +170,7 @@ impl Index {
         low..high + 1
     }
 
-    /// Returns how many times another map is contained in this one, among other terms.
+    /// Returns the factor by which this map contains all terms of another map.
     fn times_of(&self, other: &Index) -> Option<i64> {
         let coefficient =
             |atom: &Atom| self.terms.binary_search_by(|(a, _)| a.cmp(atom)).ok().map(|at| self.terms[at].1);
@@ -175,19 +179,20 @@ impl Index {
         other.terms.iter().all(|(atom, c)| coefficient(atom) == Some(times * c)).then_some(times)
     }
 
-    /// Returns the part that `by` divides, divided by it.
+    /// Returns the sum of the terms whose coefficients `by` divides, divided by `by`. The constant is divided with
+    /// rounding down.
     fn whole(&self, by: i64) -> Index {
         let terms = self.terms.iter().filter(|(_, c)| c % by == 0);
         Index { terms: terms.map(|(a, c)| (a.clone(), c / by)).collect(), constant: self.constant.div_euclid(by) }
     }
 
-    /// Returns the part that `by` does not divide.
+    /// Returns the sum of the terms whose coefficients `by` does not divide, and the constant's remainder.
     fn rest(&self, by: i64) -> Index {
         let terms = self.terms.iter().filter(|(_, c)| c % by != 0);
         Index { terms: terms.cloned().collect(), constant: self.constant.rem_euclid(by) }
     }
 
-    /// Returns the range of the part that `by` does not divide.
+    /// Returns the range of [`Index::rest`].
     fn rest_range(&self, by: i64, known: &Known<'_>) -> Range<i64> {
         if !known.guards.is_empty() {
             return known.range(&self.rest(by));
@@ -197,7 +202,8 @@ impl Index {
         Index::sum_bounds(self.constant.rem_euclid(by), terms, &coord, &|inner| inner.bounds(&coord))
     }
 
-    /// Returns a proper divisor `g` of `by` and a number `n`, with self = g·x + y and y always in `g·n..g·(n + 1)`.
+    /// Returns a proper divisor `g` of `by` and a number `n`, such that self = g·x + y and y is always in `g·n..g·(n
+    /// + 1)`.
     fn factor(&self, by: i64, known: &Known<'_>) -> Option<(i64, i64)> {
         self.terms.iter().map(|(_, c)| gcd(c.abs(), by)).find_map(|g| {
             let r = if g > 1 && g < by { self.rest_range(g, known) } else { return None };
@@ -206,7 +212,7 @@ impl Index {
         })
     }
 
-    /// ⌊self / by⌋ over a domain; `by` > 0, or 0 as the extent of an axis without points.
+    /// Returns ⌊self / by⌋ over a domain. `by` is positive, or 0 as the extent of an axis without points.
     pub fn div(&self, by: i64, domain: &[usize]) -> Index {
         self.div_where(by, &Known { domain, guards: &[] })
     }
@@ -233,7 +239,7 @@ impl Index {
         whole.plus(&Index::atom(Atom::Div(Box::new(rest), by)))
     }
 
-    /// self mod by, in `0..by`, over a domain; `by` as for [`Index::div`].
+    /// Returns self mod by, in `0..by`, over a domain. `by` may be 0 as for [`Index::div`].
     pub fn modulo(&self, by: i64, domain: &[usize]) -> Index {
         self.modulo_where(by, &Known { domain, guards: &[] })
     }
@@ -262,21 +268,21 @@ impl Index {
         Index::atom(Atom::Mod(Box::new(rest), by))
     }
 
-    /// Replaces coordinate `n` by `at[n]`, which are maps over `domain`, and value `n` by `values(n)`.
+    /// Replaces coordinate `n` by `at[n]`, a map over `domain`, and value `n` by `values(n)`.
     pub fn substitute(&self, at: &[Index], values: &dyn Fn(usize) -> Index, domain: &[usize]) -> Index {
         let known = Known { domain, guards: &[] };
         self.replace(&|n| at[n].clone(), values, &|dim| Index::atom(Atom::Extent(dim.clone())), &known)
     }
 
-    /// Returns a map with the same values over a domain, at points where each of some maps is in its range. Elsewhere
-    /// it may have any value: loads of a padded image need not be right in the padding.
+    /// Returns a simpler map that is equal at points of a domain where each guard's map is in its range. Elsewhere it
+    /// may have any value: a load of a padded image is masked in the padding, so its address does not matter.
     pub fn under(&self, guards: &[(Index, Range<i64>)], domain: &[usize]) -> Index {
         let (value, extent) = (|v| Index::atom(Atom::Value(v)), |dim: &Dim| Index::atom(Atom::Extent(dim.clone())));
         self.replace(&Index::coord, &value, &extent, &Known { domain, guards })
     }
 
-    /// Replaces extents at run time by the values that `value` gives for the names of their symbols, over a domain of
-    /// these lengths.
+    /// Replaces extents at run time by the lengths that `value` returns for the names of their symbols. `domain` has
+    /// these lengths too.
     pub fn bind(&self, value: &dyn Fn(&str) -> Option<Dim>, domain: &[usize]) -> Index {
         let stays = |n| Index::atom(Atom::Value(n));
         let known = Known { domain, guards: &[] };
@@ -303,7 +309,7 @@ impl Index {
         })
     }
 
-    /// Returns whether it is another map in each run.
+    /// Returns whether the map contains an extent at run time, so that it differs between runs.
     pub fn varies(&self) -> bool {
         self.terms.iter().any(|(atom, _)| match atom {
             Atom::Extent(_) => true,
@@ -312,7 +318,7 @@ impl Index {
         })
     }
 
-    /// Returns the extents at run time in it.
+    /// Returns the extents at run time in the map.
     pub fn symbols(&self) -> Vec<Symbol> {
         let of = |atom: &Atom| match atom {
             Atom::Extent(dim) => dim.symbols(),
@@ -334,7 +340,7 @@ impl Index {
         Some(strides)
     }
 
-    /// Returns whether it depends on the coordinate of an axis.
+    /// Returns whether the map depends on the coordinate of an axis.
     pub fn mentions(&self, axis: usize) -> bool {
         self.terms.iter().any(|(atom, _)| match atom {
             Atom::Coord(n) => *n == axis,
@@ -343,7 +349,7 @@ impl Index {
         })
     }
 
-    /// Returns the values read from tensors on which it depends.
+    /// Returns the numbers of the values from tensors on which the map depends.
     pub fn values(&self) -> Vec<usize> {
         let of = |atom: &Atom| match atom {
             Atom::Value(n) => vec![*n],
@@ -353,10 +359,10 @@ impl Index {
         self.terms.iter().flat_map(|(atom, _)| of(atom)).collect()
     }
 
-    /// Returns the value at a point, given the values read from tensors.
+    /// Returns the map's value at a point. `values` gives the integers that are read from tensors.
     ///
     /// # Panics
-    /// When an extent at run time is in it.
+    /// If the map contains an extent at run time.
     pub fn eval(&self, at: &[usize], values: &dyn Fn(usize) -> i64) -> i64 {
         self.terms.iter().fold(self.constant, |sum, (atom, c)| {
             sum + c * match atom {
@@ -364,13 +370,13 @@ impl Index {
                 Atom::Div(inner, by) => inner.eval(at, values).div_euclid(*by),
                 Atom::Mod(inner, by) => inner.eval(at, values).rem_euclid(*by),
                 Atom::Value(n) => values(*n),
-                Atom::Extent(dim) => dim.known().expect("only maps of numbers are evaluated"),
+                Atom::Extent(dim) => dim.known().expect("extents are bound before a map is evaluated"),
             }
         })
     }
 }
 
-/// The known facts about maps: their domain, and the ranges of some of them.
+/// The facts that simplify a map: the lengths of its domain, and the ranges of some maps (guards).
 struct Known<'a> {
     domain: &'a [usize],
     guards: &'a [(Index, Range<i64>)],
@@ -415,7 +421,7 @@ mod tests {
         let at = [Index::coord(0), Index::coord(1)];
         let flat = flatten(&at, &[4, 6]);
         assert_eq!(unflatten(&flat, &[4, 6], &domain), at);
-        // [4 6] read as [4 2 3]: the inner axis needs div and mod of one coordinate.
+        // [4 6] read as [4 2 3]: the inner axes need quotient and remainder of one coordinate.
         let split = unflatten(&flat, &[4, 2, 3], &domain);
         assert_eq!(split[0], Index::coord(0));
         assert_eq!(split[1].to_string(), "(i1)/3");
@@ -443,7 +449,8 @@ mod tests {
 
     #[test]
     fn guards_simplify_what_they_hide() {
-        // A window of 3 x 3 over an image of 8 x 8, padded by one, whose pixels were shuffled from 4 channels of 4 x 4.
+        // A window of 3 × 3 over an image of 8 × 8 with padding 1. The image is a pixel shuffle of 4 channels of 4 ×
+        // 4.
         let domain = [8, 8, 3, 3];
         let [row, column] = [0, 1].map(|n| Index::coord(n).plus(&Index::coord(n + 2)));
         let guards = [(row.clone(), 1..9), (column.clone(), 1..9)];

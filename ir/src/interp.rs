@@ -1,4 +1,4 @@
-//! The reference interpreter: runs a graph op by op, with whichever scalar one asks for.
+//! The reference interpreter: evaluates a graph op by op, with any type of scalar ([`Scalar`]).
 
 use smallvec::SmallVec;
 
@@ -12,10 +12,11 @@ use crate::{
     },
 };
 
-/// Why a graph could not be interpreted.
+/// The reason why a graph cannot be interpreted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InterpError {
-    /// Inputs or parameters without a value, or with a value of another type. Each has the wanted and the given type.
+    /// Inputs or parameters without a value, or with a value of another type. Each has its name, the expected type,
+    /// and the given type if any.
     #[error("{}", list(.0))]
     Given(Vec<(String, Type, Option<Type>)>),
     /// A dimension has no number yet.
@@ -24,13 +25,13 @@ pub enum InterpError {
     /// An index that was read from a tensor is outside the axis that it indexes.
     #[error("cannot compute `{op}` (value {}) at {origin}: {problem}", .node.0)]
     IndexOutOfRange {
-        /// The index, and the legal ones.
+        /// The index, and the range of legal ones.
         problem: OutOfRange,
-        /// The op that reads.
+        /// The op that reads by this index.
         op: String,
         /// The node.
         node: NodeId,
-        /// The model part that made it.
+        /// The model part that made the node.
         origin: Origin,
     },
     /// The definition of a declared op has no value for these operands, although it has one for other lengths.
@@ -38,7 +39,7 @@ pub enum InterpError {
     Undefined {
         /// The op.
         op: String,
-        /// The model part that made it.
+        /// The model part that made the node.
         origin: Origin,
         /// The reason.
         why: String,
@@ -53,8 +54,8 @@ fn list(given: &[(String, Type, Option<Type>)]) -> String {
     given.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the results of a graph in order: outputs, followed by the new values of states. `given` has inputs,
-/// parameters and states by name; names that the graph does not use are ignored.
+/// Returns the results of a graph in order: outputs, followed by the new values of states. `given` returns inputs,
+/// parameters and states by name. Names that the graph does not use are not asked for.
 ///
 /// # Errors
 /// If an input is missing or of the wrong type, a dimension is unbound, or an index read from a tensor is out of range.
@@ -65,10 +66,10 @@ pub fn interpret<S: Scalar>(
     interpret_as(graph, given, |value| value)
 }
 
-/// As [`interpret`], with each result of each op rounded to its element type.
+/// Interprets a graph like [`interpret`], but rounds each result of each op to its element type.
 ///
 /// # Errors
-/// As [`interpret`].
+/// If [`interpret`] would fail.
 pub fn interpret_rounded(
     graph: &Graph,
     given: &dyn Fn(&str) -> Option<Tensor>,
@@ -88,10 +89,11 @@ fn interpret_as<S: Scalar>(
     run(graph, &|id| leaves[id.0 as usize].as_ref().map(Value::from_tensor), keep)
 }
 
-/// Rounds the result of an op before others read it.
+/// A function applied to each result of an op before other ops read it: it rounds the result, or returns it
+/// unchanged.
 type Keep<S> = fn(Value<S>) -> Value<S>;
 
-/// Returns the results of a graph, given the values of leaves by `leaf`, which is `None` for computed nodes.
+/// Returns the results of a graph. `leaf` returns the values of leaves, and `None` for computed nodes.
 fn run<S: Scalar>(
     graph: &Graph,
     leaf: &dyn Fn(NodeId) -> Option<Value<S>>,
@@ -101,7 +103,7 @@ fn run<S: Scalar>(
     let mut values: Vec<Vec<Value<S>>> = vec![Vec::new(); graph.len()];
     for (id, node) in graph.nodes() {
         let at = id.0 as usize;
-        // A value that nothing needs is not computed.
+        // Nodes on which no result depends are skipped.
         if last_use[at] == 0 {
             continue;
         }
@@ -123,7 +125,7 @@ fn run<S: Scalar>(
     Ok(graph.results().map(|(_, id)| values[id.0 as usize][0].clone()).collect())
 }
 
-/// Returns the tensor of each input, parameter, state and constant.
+/// Returns the tensors of inputs, parameters, states and constants, and `None` for the other nodes.
 fn leaves(graph: &Graph, given: &dyn Fn(&str) -> Option<Tensor>) -> Result<Vec<Option<Tensor>>, InterpError> {
     let (mut leaves, mut wrong) = (vec![None; graph.len()], Vec::new());
     for (id, node) in graph.nodes() {
@@ -143,7 +145,7 @@ fn leaves(graph: &Graph, given: &dyn Fn(&str) -> Option<Tensor>) -> Result<Vec<O
     if wrong.is_empty() { Ok(leaves) } else { Err(InterpError::Given(wrong)) }
 }
 
-/// Returns the last node that reads each value: `usize::MAX` for results, 0 for unneeded values.
+/// Returns the last node that reads each value: `usize::MAX` for results, 0 for values that are not needed.
 fn last_uses(graph: &Graph) -> Vec<usize> {
     let mut last = vec![0; graph.len()];
     for (_, id) in graph.results() {
@@ -160,22 +162,22 @@ fn last_uses(graph: &Graph) -> Vec<usize> {
 }
 
 fn projected<S: Scalar>(node: &Node, parts: &[Value<S>]) -> Value<S> {
-    // The graph was checked when it was built: the index is in range.
+    // The builder of the graph has checked that the index is in range.
     parts[node.attrs[0].int().unwrap_or(0) as usize].clone()
 }
 
-/// Evaluates one node that is no input, parameter, constant or projection.
+/// Evaluates one node that is not an input, a parameter, a constant or a projection.
 ///
 /// # Errors
-/// When an index read from a tensor is out of range.
+/// If an index read from a tensor is out of range.
 pub fn evaluate<S: Scalar>(id: NodeId, node: &Node, operands: &[&Value<S>]) -> Result<Vec<Value<S>>, InterpError> {
     evaluate_as(id, node, operands, |value| value)
 }
 
-/// Evaluates like [`evaluate`], and rounds each result to its element type, including those of ops in bodies.
+/// Evaluates a node like [`evaluate`], and rounds each result to its element type, also those of ops in loop bodies.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// If an index read from a tensor is out of range.
 pub fn evaluate_rounded(id: NodeId, node: &Node, operands: &[&Value<f64>]) -> Result<Vec<Value<f64>>, InterpError> {
     evaluate_as(id, node, operands, Value::rounded)
 }
@@ -209,7 +211,7 @@ fn evaluate_as<S: Scalar>(
     Ok(results.into_iter().map(keep).collect())
 }
 
-/// Returns the result of a declared op: that of its definition.
+/// Returns the result of a declared op by interpreting its definition.
 fn defined<S: Scalar>(
     id: NodeId,
     node: &Node,
@@ -243,7 +245,7 @@ fn constant<S: Scalar>(node: &Node) -> Option<Value<S>> {
     }
 }
 
-/// Returns the results of a loop, by repeating its body.
+/// Returns the results of a loop by interpreting its body repeatedly.
 fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Result<Vec<Value<S>>, InterpError> {
     let of = Loop::of(&node.attrs).expect("the graph was checked when it was built");
     let (times, carried, scanned) = (of.times, of.carried, of.scanned);
@@ -256,7 +258,8 @@ fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Re
     let mut last: Vec<Value<S>> = operands[..carried].iter().map(|value| (*value).clone()).collect();
     let mut all: Vec<Vec<Value<S>>> = vec![Vec::with_capacity(times); body.outputs().len() - carried];
     for time in 0..times {
-        // If rounding may decide whether the loop continues, the frozen body decides for each value.
+        // If the condition is uncertain within its error bound, the frozen body selects between the old and the new
+        // value.
         if of.condition.is_some_and(|condition| last[condition].get(0).int() == Some(0)) {
             break;
         }
@@ -283,7 +286,7 @@ fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Re
     Ok(last)
 }
 
-/// Returns one slice along the outermost axis.
+/// Returns slice `at` along the outermost axis.
 fn part<S: Scalar>(x: &Value<S>, at: usize) -> Value<S> {
     let dims = &x.dims[1..];
     let count = dims.iter().product::<usize>();
@@ -291,7 +294,7 @@ fn part<S: Scalar>(x: &Value<S>, at: usize) -> Value<S> {
 }
 
 fn result(node: &Node) -> (crate::DType, Vec<usize>) {
-    (node.ty.dtype().expect("only anchors have several results"), node.ty.dims().expect("no symbol was left open"))
+    (node.ty.dtype().expect("a node with a single result is a tensor"), node.ty.dims().expect("all symbols are bound"))
 }
 
 fn pointwise<S: Scalar>(eval: &Elements, node: &Node, operands: &[&Value<S>]) -> Value<S> {
@@ -320,7 +323,7 @@ fn iota<S: Scalar>(node: &Node) -> Value<S> {
     Value::from_elements(dtype, &dims, elements)
 }
 
-/// Reads a view through its index map; the error is an index out of range.
+/// Computes a view through its index map. Returns an error if an index is out of range.
 fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<Value<S>, OutOfRange> {
     let (dtype, dims) = result(node);
     let extents: Vec<_> = operands.iter().map(|x| x.dims.clone()).collect();
@@ -328,7 +331,7 @@ fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<
     let shapes: Vec<Shape> = extents.iter().map(|dims| dims.iter().copied().collect()).collect();
     let shape = dims.iter().copied().collect();
     let call = ViewCall { attrs: &node.attrs, operands: &shapes, result: &shape, at: &at, domain: &dims };
-    let access = map(&call).expect("maps follow everything but extents at run time");
+    let access = map(&call).expect("a view without extents at run time has a map");
     let fill = access.fill.map(|x| match dtype.is_float() {
         true => Element::Real(S::element(x.get(), dtype)),
         false => Element::Int(Some(x.int().clamp(dtype.integers().0, dtype.integers().1))),
@@ -358,14 +361,15 @@ fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<
     Ok(Value::from_elements(dtype, &dims, elements.into_iter()))
 }
 
-/// A piece of a view, ready to be read.
+/// A piece of a view, with the offsets needed to read it.
 struct ReadyPiece<'a> {
     piece: &'a Piece,
     /// The flat offset in the operand.
     offset: Index,
-    /// Its strides and start, where the map is affine and always holds.
+    /// The strides and the start, if the map is affine and the piece has no guards.
     affine: Option<(Vec<i64>, i64)>,
-    /// For an indirect read: the flat offset of the index, and the axis's extent.
+    /// For an indirect read: the operand with the indices, the flat offset of the index in it, and the extent of the
+    /// indexed axis.
     via: Option<(usize, Index, usize)>,
 }
 
@@ -391,7 +395,7 @@ impl ReadyPiece<'_> {
                     let ids = Ids { extent: *extent as i64, from_end: false };
                     return Err(OutOfRange { id, ids });
                 }
-                // Rounding decides which element is read: none of them is right for sure.
+                // Rounding decides which element is read, so the result is uncertain.
                 _ => return Ok(Element::open(operands[self.piece.operand].dtype)),
             }
         }
@@ -399,7 +403,7 @@ impl ReadyPiece<'_> {
     }
 }
 
-/// Visits the points of a domain in row-major order, until `visit` says no.
+/// Visits the points of a domain in row-major order until `visit` returns false.
 fn each_point(dims: &[usize], mut visit: impl FnMut(&[usize]) -> bool) {
     let mut point = vec![0; dims.len()];
     for _ in 0..dims.iter().product() {

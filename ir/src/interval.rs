@@ -1,35 +1,35 @@
-//! Intervals of possible values, given ranges of coordinates.
+//! Intervals of values that an op may compute, given the intervals of its operands.
 //!
-//! The op table says how each op maps intervals ([`OpDef::interval`](crate::ops::OpDef)). Results contain every value
-//! that a kernel may compute, whether it rounds to the element type after each op or not.
+//! The op table says how each op maps intervals ([`OpDef::interval`](crate::ops::OpDef)). A result contains every
+//! value that a kernel may compute, whether or not the kernel rounds to the element type after each op.
 
 use std::cmp::Ordering;
 
 use crate::DType;
 
-/// All values from `low` to `high`, and NaN where that is possible. Truth values are 0 and 1.
+/// All values from `low` to `high`, and NaN if `nan` is set. Truth values are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The least value.
     pub low: f64,
     /// The greatest.
     pub high: f64,
-    /// Whether it may be NaN.
+    /// Whether the value may be NaN.
     pub nan: bool,
 }
 
 impl Interval {
-    /// From one value to another.
+    /// Returns the interval from one value to another.
     pub fn new(low: f64, high: f64) -> Interval {
         Interval { low, high, nan: false }
     }
 
-    /// Returns one number.
+    /// Returns the interval that contains only `x`.
     pub fn exact(x: f64) -> Interval {
         if x.is_nan() { Interval::any(DType::F64) } else { Interval::new(x, x) }
     }
 
-    /// Anything of an element type.
+    /// Returns the interval of all values of an element type.
     pub fn any(dtype: DType) -> Interval {
         if dtype.is_float() {
             return Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, nan: true };
@@ -38,32 +38,33 @@ impl Interval {
         Interval::new(low as f64, high as f64)
     }
 
-    /// Returns whether it is this number and nothing else.
+    /// Returns whether the interval contains only this number.
     pub fn is(&self, x: f64) -> bool {
         self.low == x && self.high == x && !self.nan
     }
 
-    /// Either of the two.
+    /// Returns the smallest interval that contains both intervals.
     pub fn or(self, other: Interval) -> Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high), nan: self.nan || other.nan }
     }
 
-    /// Returns the interval for elements of a type. Integers that may wrap can have any value.
+    /// Converts the interval to elements of a type: floats are rounded, and integers that may wrap can have any
+    /// value.
     pub fn of(self, dtype: DType) -> Interval {
         let any = Interval::any(dtype);
         if !dtype.is_float() {
-            // Beyond 2⁵³ the ends themselves are rounded.
+            // Ends beyond 2⁵³ are rounded in `f64`, so the comparison with the type's range would be unreliable.
             let held = self.low.abs().max(self.high.abs()) < 2_f64.powi(53);
             return if held && !self.nan && self.low >= any.low && self.high <= any.high { self } else { any };
         }
         let (low, high) = (dtype.rounded(self.low), dtype.rounded(self.high));
-        // Formats without infinities have NaN for numbers that are too large. The rest of the interval is unchanged.
+        // A format without infinities rounds numbers that are too large to NaN. The finite end is kept then.
         let nan = self.nan || low.is_nan() || high.is_nan();
         Interval { low: self.low.min(low), high: self.high.max(high), nan }
     }
 
-    /// Returns the interval of a function of two numbers whose extremes are at the corners. A corner that is NaN adds
-    /// NaN, and the others give the bounds.
+    /// Returns the interval of a function of two numbers whose extremes are at the corners. If a corner is NaN, the
+    /// interval includes NaN, and the remaining corners give the bounds.
     fn corners(self, other: Interval, f: impl Fn(f64, f64) -> f64, dtype: DType) -> Interval {
         let ends = [f(self.low, other.low), f(self.low, other.high), f(self.high, other.low), f(self.high, other.high)];
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -76,8 +77,8 @@ impl Interval {
     }
 }
 
-/// Maps the intervals of an op's operands to that of its result, given the result's element type. The interval may be
-/// too wide.
+/// A function from the intervals of an op's operands and the result's element type to the interval of the result. The
+/// interval may be wider than needed.
 pub type IntervalFn = fn(&[Interval], DType) -> Interval;
 
 pub(crate) fn any(_: &[Interval], dtype: DType) -> Interval {
@@ -105,7 +106,8 @@ pub(crate) fn mul(x: &[Interval], dtype: DType) -> Interval {
     x[0].corners(x[1], |a, b| a * b, dtype)
 }
 
-/// Divides integers by a positive number. The quotient is truncated towards 0, which is monotone.
+/// Returns the interval of an integer quotient by a positive number. The quotient is truncated towards 0, which is
+/// monotone.
 pub(crate) fn div(x: &[Interval], dtype: DType) -> Interval {
     if dtype.is_float() || x[1].low <= 0.0 {
         return Interval::any(dtype);
@@ -127,18 +129,19 @@ pub(crate) fn cast(x: &[Interval], dtype: DType) -> Interval {
         DType::Bool if x[0].low > 0.0 || x[0].high < 0.0 => Interval::exact(1.0),
         DType::Bool => Interval::any(dtype),
         _ if dtype.is_float() => x[0].of(dtype),
-        // Floats truncate.
+        // Casts of floats to integers truncate towards 0.
         _ => Interval { low: x[0].low.trunc(), high: x[0].high.trunc(), nan: x[0].nan }.of(dtype),
     }
 }
 
-/// Of integers that are not negative, the bits of both.
+/// Returns the interval of bitwise `and`. If an operand is non-negative, the result is non-negative and at most that
+/// operand.
 pub(crate) fn bit_and(x: &[Interval], dtype: DType) -> Interval {
     let high = x.iter().filter(|x| x.low >= 0.0).map(|x| x.high).fold(f64::INFINITY, f64::min);
     if high.is_finite() { Interval::new(0.0, high) } else { Interval::any(dtype) }
 }
 
-/// Returns the interval of bitwise `or` and `xor` of non-negative integers: no result has more bits than the larger
+/// Returns the interval of bitwise `or` and `xor` of non-negative integers. No result has more bits than the larger
 /// operand.
 pub(crate) fn bit_or(x: &[Interval], dtype: DType) -> Interval {
     let (low, high) = (x[0].low.min(x[1].low), x[0].high.max(x[1].high));
@@ -148,13 +151,13 @@ pub(crate) fn bit_or(x: &[Interval], dtype: DType) -> Interval {
     }
 }
 
-/// Returns the interval of a · 2ᵇ of integers, which wraps; 0 if b is no valid shift.
+/// Returns the interval of a · 2ᵇ of integers, which wraps. The op returns 0 if b is no valid shift.
 pub(crate) fn shift_left(x: &[Interval], dtype: DType) -> Interval {
     let of_bits = x[1].low >= 0.0 && x[1].high < dtype.bits() as f64;
     if of_bits { x[0].corners(x[1], |a, b| a * b.exp2(), dtype) } else { Interval::any(dtype) }
 }
 
-/// ⌊a / 2ᵇ⌋ of integers that are not negative; 0 where b is no number of bits.
+/// Returns the interval of ⌊a / 2ᵇ⌋ of non-negative integers. The op returns 0 if b is no valid shift.
 pub(crate) fn shift_right(x: &[Interval], dtype: DType) -> Interval {
     match x[0].low >= 0.0 {
         true => Interval::new(0.0, (x[0].high / x[1].low.max(0.0).exp2()).floor()),
@@ -182,8 +185,8 @@ pub(crate) fn or(x: &[Interval], _: DType) -> Interval {
     Interval::new(x[0].low.max(x[1].low), x[0].high.max(x[1].high))
 }
 
-/// Returns the interval of a comparison, given the orders for which it holds (`None`: one is NaN). It is constant if
-/// all possible orders agree.
+/// Returns the interval of a comparison. `holds` returns the comparison's value for an order of the operands (`None`
+/// if one is NaN). The interval is one number if all possible orders agree.
 pub(crate) fn compare(x: &[Interval], holds: impl Fn(Option<Ordering>) -> bool) -> Interval {
     let [a, b] = [x[0], x[1]];
     let orders = [
@@ -202,7 +205,7 @@ mod tests {
     use super::*;
     use crate::{Op, Type};
 
-    /// Every op of numbers and bits, in the element types that it takes, at every point of small intervals.
+    /// Checks every op on numbers and bits, for the element types that it takes, at every point of small intervals.
     #[test]
     fn intervals_hold_what_ops_compute() {
         let boxes: Vec<(i64, i64)> = (-3..4).flat_map(|low| (low..low + 4).map(move |high| (low, high))).collect();

@@ -1,7 +1,7 @@
 //! The tensor-program IR: types, attributes, the op table, graphs and the reference interpreter.
 //!
-//! All other crates of Eutectic use the terms that are defined here. An op is declared once, in [`ops`]; its type
-//! signature is written in the same little language ([`lang`]) as the rewrite rules.
+//! All other crates of Eutectic use the terms that are defined here. An op is declared once, in [`ops`]. Its type
+//! signature is written in the language of the rewrite rules ([`lang`]).
 
 pub mod attr;
 pub mod bounded;

@@ -1,10 +1,10 @@
-//! Marks the values whose rounding a discontinuous op can observe.
+//! Marks the values whose rounding can change the result of a discontinuous op.
 //!
-//! `floor(x / 7)` may change by 1 if the quotient is rounded twice instead of once. A value is *observed* where an op
-//! with [`OpDef::observes`](crate::ops::OpDef::observes) reads it, directly or through ops that hand rounding on
-//! ([`Op::hands_on`]). Those are pointwise ops, views, updates and extrema. Sums, products, attention and norms end
-//! this *cone*, because the order in which they round is open anyway. States and the values that a loop carries hand
-//! marks on from one run, or one turn, to the next.
+//! `floor(x / 7)` may change by 1 if the quotient is rounded twice instead of once. So a value is *observed* if an op
+//! with [`OpDef::observes`](crate::ops::OpDef::observes) reads it, directly or through ops that hand its rounding on
+//! ([`Op::hands_on`]): pointwise ops, views, updates and extrema. Sums, products, attention and norms do not hand it
+//! on, because a kernel may round their partial results in any order. States hand marks on from run to run, and the
+//! values that a loop carries from iteration to iteration.
 
 use std::borrow::Cow;
 
@@ -17,11 +17,12 @@ use crate::{
     ops::{Anchor, Loop, Writes},
 };
 
-/// The observer of each value, where it has one.
+/// The observing op of each value, if it has one.
 type Marks = Vec<Option<Op>>;
 
 impl Op {
-    /// Returns whether the rounding of its floating operands shows in its result without being mixed into a sum.
+    /// Returns whether a difference in the rounding of a floating operand can appear unchanged in the op's result. In
+    /// a sum it is mixed with other rounding errors.
     pub fn hands_on(self) -> bool {
         match &self.def().class {
             Class::Pointwise | Class::View(_) | Class::Update(_, Writes::Apart | Writes::InOrder) => true,
@@ -34,8 +35,7 @@ impl Op {
 }
 
 impl Graph {
-    /// Returns the graph with the observer of each observed value in [`Node::observer`], in the bodies of its loops
-    /// too.
+    /// Returns the graph with the observing op of each value in [`Node::observer`], also in the bodies of its loops.
     pub fn observed(&self) -> Cow<'_, Graph> {
         if !has_observer(self) {
             return Cow::Borrowed(self);
@@ -54,13 +54,13 @@ fn has_observer(graph: &Graph) -> bool {
     })
 }
 
-/// Returns whether a node shows the rounding of an operand in full.
+/// Returns whether a node is a discontinuous op that observes the rounding of an operand.
 fn observes(graph: &Graph, node: &Node, operand: NodeId) -> bool {
     let dtypes = graph.ty(operand).dtype().zip(node.ty.dtype());
     dtypes.is_some_and(|(from, to)| from.is_float() && node.op.observes(from, to))
 }
 
-/// Marks a graph of whose outputs some are observed elsewhere.
+/// Marks a graph. `outputs` has the observing ops of its outputs in the surrounding graph.
 fn observed(mut graph: Graph, outputs: &[Option<Op>]) -> Graph {
     let Observers { values, bodies } = Observers::of(&graph, outputs);
     for (at, observer) in values.into_iter().enumerate() {
@@ -79,9 +79,9 @@ fn observed(mut graph: Graph, outputs: &[Option<Op>]) -> Graph {
 
 /// The observed values of a graph.
 struct Observers {
-    /// For each node, its mark.
+    /// The mark of each node.
     values: Marks,
-    /// For each loop, the observers of its body's outputs.
+    /// For each loop, the marks of its body's outputs.
     bodies: FxHashMap<NodeId, Marks>,
 }
 
@@ -95,13 +95,13 @@ impl Observers {
         for (id, node) in graph.nodes() {
             observers.mark(&first, id, node.observer);
         }
-        // A state that is observed makes the value that it becomes observed: the next run reads it.
+        // If a state is observed, so is its new value, because the next run reads it.
         while observers.hand_on(graph, &first) {}
         observers.values = first.iter().map(|&first| observers.values[first]).collect();
         observers
     }
 
-    /// Marks a value; whether that is new.
+    /// Marks a value. Returns whether the mark is new.
     fn mark(&mut self, first: &[usize], id: NodeId, observer: Option<Op>) -> bool {
         let mark = &mut self.values[first[id.0 as usize]];
         let new = mark.is_none() && observer.is_some();
@@ -109,7 +109,8 @@ impl Observers {
         new
     }
 
-    /// Passes over the graph once, users before operands; whether a state made another pass necessary.
+    /// Hands marks on from users to operands, in one pass over the graph. Returns whether a state makes another pass
+    /// necessary.
     fn hand_on(&mut self, graph: &Graph, first: &[usize]) -> bool {
         let nodes: Vec<_> = graph.nodes().collect();
         for &(id, node) in nodes.iter().rev() {
@@ -163,7 +164,8 @@ impl Observers {
     }
 }
 
-/// For each node, the first node that computes the same value. Both become one value, and so share a mark.
+/// Returns for each node the first node that computes the same value. Rewriting merges these nodes, so they share a
+/// mark.
 fn equal_values(graph: &Graph) -> Vec<usize> {
     let mut known: FxHashMap<(Op, &Attrs, SmallVec<[usize; 3]>), usize> = FxHashMap::default();
     let mut first: Vec<usize> = Vec::with_capacity(graph.len());
@@ -179,7 +181,7 @@ mod tests {
     use super::*;
     use crate::{lang::Source, text};
 
-    /// Returns the ops of the observed values of a graph, in order; the observer behind each.
+    /// Returns the ops whose results are observed, in order, each with the observing op.
     fn marks(text: &str) -> Vec<String> {
         let graph = text::parse(&Source::new("test", text)).unwrap();
         let graph = graph.observed();

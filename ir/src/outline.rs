@@ -1,9 +1,9 @@
-//! Outlining: cuts a graph into blocks, so that a repeated layer is optimized once and reused.
+//! Outlining: splits a graph into blocks, so that a repeated layer is optimized once.
 //!
-//! The cuts are values on which everything later depends, such as the output of a layer. They are found by walking back
-//! from two candidates at once (`chain`). A layer repeats if the cone of its output matches the cone of the output
-//! before it, down to that very value. Equal values count as one, however often they are written. The nodes between two
-//! cuts become a block's body (`body`), and calls with equal bodies share the block.
+//! The graph is cut at values on which all later computation depends, such as the output of a layer. The module
+//! `chain` finds cuts by walking back from two candidates at once. A layer repeats if the computation from the output
+//! before it matches the computation of the previous layer, node by node. Equal values count as one. The nodes
+//! between two cuts become a block's body (module `body`), and calls with equal bodies share a block.
 
 mod body;
 mod chain;
@@ -14,27 +14,28 @@ use rustc_hash::FxHashMap;
 use body::{OutlinedBody, Partition};
 use chain::Analysis;
 
-/// A graph as calls of blocks.
+/// A graph as a sequence of calls of blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlined {
     /// The distinct bodies, in the order in which they are first called.
     pub blocks: Vec<Block>,
-    /// In topological order; together they compute every result of the graph, each exactly once.
+    /// The calls, in topological order. Together they compute every result of the graph exactly once.
     pub calls: Vec<BlockCall>,
-    /// The run-time values that one call makes and another reads. They are stored; fusion across them is given up.
+    /// The run-time values that one call computes and another reads. They are stored in memory, because no kernel
+    /// spans two calls.
     pub cuts: Vec<NodeId>,
 }
 
 /// A body that one or more calls share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Its inputs are named `in0`…, its parameters `p0`…, its states `s0`…, its outputs `out0`…. A value that an op
-    /// with an
-    /// [`along`](crate::ops::OpDef::along) reads across a cut goes in and out with that axis last.
+    /// The body. Its inputs are named `in0`…, its parameters `p0`…, its states `s0`… and its outputs `out0`…. If a
+    /// value between calls is read by an op with an [`along`](crate::ops::OpDef::along), the body takes and returns
+    /// it with that axis last.
     pub graph: Graph,
 }
 
-/// One use of a block. All ids are those of the graph that was outlined.
+/// One call of a block. All ids are those of the outlined graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockCall {
     /// The index into [`Outlined::blocks`].
@@ -43,15 +44,15 @@ pub struct BlockCall {
     pub inputs: Vec<NodeId>,
     /// The parameters, and constants of more than 64 elements.
     pub params: Vec<NodeId>,
-    /// The states that it reads.
+    /// The states that the call reads.
     pub states: Vec<NodeId>,
-    /// The values that come out.
+    /// The values that the call computes.
     pub outputs: Vec<NodeId>,
-    /// For each model part that the body remembers: the corresponding part of this call.
+    /// Pairs of model parts: the part in the body, and the corresponding part of this call.
     pub origins: Vec<(Origin, Origin)>,
 }
 
-/// Cuts a graph into blocks where layers repeat; one block where nothing does.
+/// Splits a graph into blocks if layers repeat. Otherwise the graph becomes one block.
 pub fn outline(graph: &Graph) -> Outlined {
     let analysis = Analysis::new(graph);
     let cuts = chain::cuts(&analysis);
@@ -59,11 +60,11 @@ pub fn outline(graph: &Graph) -> Outlined {
         return assemble(graph, Partition::one(&analysis));
     }
     let outlined = assemble(graph, Partition::between(&analysis, &cuts));
-    // Cuts that no block profits from only cost fusion.
+    // If no block is called twice, cuts only prevent fusion.
     if outlined.calls.len() == outlined.blocks.len() { assemble(graph, Partition::one(&analysis)) } else { outlined }
 }
 
-/// Returns the whole graph as one block.
+/// Returns the graph as one block.
 pub fn whole(graph: &Graph) -> Outlined {
     assemble(graph, Partition::one(&Analysis::new(graph)))
 }

@@ -1,15 +1,16 @@
-//! Numbers as 16-bit elements, rounded once: as kernels do it, faster than [`FloatFormat`](crate::FloatFormat) for any
-//! format.
+//! Conversions of numbers to 16-bit elements with a single rounding, as kernels convert. They are faster than
+//! [`FloatFormat`](crate::FloatFormat), which supports any format.
 //!
-//! The crate `half` rounds an `f64` to `f16` by way of `f32` where the processor has F16C, and to `bf16` without the
-//! lower half of the significand: just above the middle of two elements both give the lower one.
+//! The crate `half` rounds twice: to `f16` it converts an `f64` by way of `f32` if the processor has F16C, and to
+//! `bf16` it ignores the lower half of the significand. So a number just above the midpoint of two elements becomes
+//! the lower one.
 
 use half::{bf16, f16};
 
 use crate::DType;
 
-/// Returns a number that rounds to the element of a floating type that is nearest to an integer. An `f64` nearest to
-/// the integer would be rounded twice.
+/// Returns a number whose rounding to a floating type is the element nearest to an integer. The `f64` nearest to the
+/// integer would round twice.
 pub fn of_integer(n: i64, dtype: DType) -> f64 {
     let near = n as f64;
     if dtype == DType::F64 || near as i128 == i128::from(n) {
@@ -19,17 +20,17 @@ pub fn of_integer(n: i64, dtype: DType) -> f64 {
     f64::from_bits((near.to_bits() - u64::from(away)) | 1)
 }
 
-/// Returns the `f16` nearest to a number, that with an even significand where two are.
+/// Returns the `f16` nearest to a number, and the one with an even significand if two are nearest.
 pub fn to_f16(x: f64) -> f16 {
     f16::from_f32(to_odd(x))
 }
 
-/// Returns the `bf16` nearest to a number, that with an even significand where two are.
+/// Returns the `bf16` nearest to a number, and the one with an even significand if two are nearest.
 pub fn to_bf16(x: f64) -> bf16 {
     bf16::from_f32(to_odd(x))
 }
 
-/// Returns a number in `f32`, rounded to odd: towards zero, with the last bit set if any bits were lost. Rounding the
+/// Returns a number in `f32`, rounded to odd: towards zero, with the last bit set if bits were lost. Rounding the
 /// result to a type with at least two bits less equals rounding the number itself (Boldo and Melquiond, When double
 /// rounding is odd, 2005).
 fn to_odd(x: f64) -> f32 {
@@ -45,7 +46,7 @@ fn to_odd(x: f64) -> f32 {
 mod tests {
     use super::*;
 
-    /// Returns the nearest element by distance; of two, the even one. Infinity counts as the next element beyond the
+    /// Returns the nearest element, and the even one if two are nearest. Infinity counts as the element after the
     /// largest.
     fn nearest(x: f64, all: &[(u16, f64)]) -> u16 {
         let apart = |&(bits, value): &(u16, f64)| ((value - x.abs()).abs(), bits & 1);

@@ -1,4 +1,4 @@
-//! The scalars of reference evaluation: `f64`, or another carrier of real numbers.
+//! The types of scalars in reference evaluation: `f64`, or another type for real numbers.
 
 use std::{
     cmp::Ordering,
@@ -11,10 +11,10 @@ use crate::{
     ops::eval::{ElementFn, Elements, TensorFn, Tensors},
 };
 
-/// A carrier of floating-point elements.
+/// A type of scalars for floating-point elements.
 ///
-/// Results are those of real arithmetic, without intermediate rounding to the element type. [`Scalar::store`] tells a
-/// carrier with error bounds where a kernel would round.
+/// Results are those of real arithmetic, without intermediate rounding to the element type. [`Scalar::store`] marks
+/// where a kernel would round, for types with error bounds.
 pub trait Scalar:
     Copy
     + fmt::Debug
@@ -26,45 +26,46 @@ pub trait Scalar:
     + Neg<Output = Self>
     + 'static
 {
-    /// Sums many terms.
+    /// The type that sums many terms.
     type Sum: ExactSum<Self>;
 
-    /// Returns a constant of a formula: exact, and rounded to the type that it meets.
+    /// Returns a constant of a formula. It is exact, and operations round it to the type of their other operand.
     fn exact(x: f64) -> Self;
-    /// Returns an element that is read from a tensor of that type.
+    /// Returns an element that is read from a tensor of type `dtype`.
     fn element(x: f64, dtype: DType) -> Self;
-    /// Returns the number that it stands for.
+    /// Returns the number without its error bound.
     fn value(self) -> f64;
-    /// It as an element of a stored tensor.
+    /// Returns the scalar rounded as if it were stored in a tensor of type `dtype`.
     fn store(self, dtype: DType) -> Self;
 
-    /// Applies a function that is monotone over short intervals. It is right to `ulps` units in the last place, and to
-    /// `absolute` unit roundoffs if the result is small.
+    /// Applies a function that is monotone over short intervals. A kernel's result is accurate to `ulps` units in the
+    /// last place, plus `absolute` unit roundoffs.
     fn monotone(self, f: fn(f64) -> f64, ulps: f64, absolute: f64) -> Self;
-    /// Returns a function whose slope is nowhere steeper than 1; accuracy as for [`Scalar::monotone`].
+    /// Applies a function whose slope is at most 1 everywhere. `ulps` and `absolute` are as for [`Scalar::monotone`].
     fn gentle(self, f: fn(f64) -> f64, ulps: f64, absolute: f64) -> Self;
-    /// Returns a function that is constant but for jumps; what is too near to a jump cannot be judged.
+    /// Applies a function that is constant except for jumps. The result cannot be judged if the argument may be on
+    /// either side of a jump.
     fn step(self, f: impl Fn(f64) -> f64) -> Self;
-    /// Returns the power.
+    /// Returns the power of the number.
     fn pow(self, exponent: Self) -> Self;
-    /// a − b·⌊a/b⌋, which has the sign of b.
+    /// Returns a − b·⌊a/b⌋, which has the sign of b.
     fn modulo(self, divisor: Self) -> Self;
-    /// Returns the larger; NaN if one is NaN. Of two zeros it may return either.
+    /// Returns the larger number; NaN if one is NaN. Of zeros with different signs, it may return either.
     fn larger(self, other: Self) -> Self;
-    /// Returns one of the two: rounding decides which.
+    /// Returns a number that may be either of the two, because rounding decides between them.
     fn either(self, other: Self) -> Self;
-    /// Returns whether a comparison holds, given its result for each order (`None` if one is NaN); `None` if rounding
-    /// decides.
+    /// Returns whether a comparison holds, or `None` if rounding decides. `holds` is its result for each order of the
+    /// numbers, where `None` means that one is NaN.
     fn judge(self, other: Self, holds: fn(Option<Ordering>) -> bool) -> Option<bool>;
-    /// Returns the number, unless rounding could make it another.
+    /// Returns the number if rounding cannot change it.
     fn certain(self) -> Option<f64>;
 
-    /// Returns the evaluation of one element for this carrier.
+    /// Returns the function that evaluates one element with this type.
     fn elements(of: &Elements) -> ElementFn<Self>;
-    /// Returns the evaluation of tensors for this carrier.
+    /// Returns the function that evaluates whole tensors with this type.
     fn tensors(of: &Tensors) -> TensorFn<Self>;
 
-    /// eˣ.
+    /// Returns eˣ.
     fn exp(self) -> Self {
         self.monotone(f64::exp, 4.0, 0.0)
     }
@@ -74,12 +75,12 @@ pub trait Scalar:
         self.monotone(f64::ln, 4.0, 0.0)
     }
 
-    /// √x.
+    /// Returns √x.
     fn sqrt(self) -> Self {
         self.monotone(f64::sqrt, 2.0, 0.0)
     }
 
-    /// 1/√x.
+    /// Returns 1/√x.
     fn rsqrt(self) -> Self {
         self.monotone(|x| 1.0 / x.sqrt(), 3.0, 0.0)
     }
@@ -109,47 +110,47 @@ pub trait Scalar:
         self.monotone(functions::erf, 4.0, 0.0)
     }
 
-    /// 1/(1 + e⁻ˣ).
+    /// Returns 1/(1 + e⁻ˣ).
     fn sigmoid(self) -> Self {
         self.monotone(functions::sigmoid, 4.0, 0.0)
     }
 
-    /// Returns the number with the error of a kernel that uses another formula, which is off by up to `ulps` units in
-    /// the last place.
+    /// Returns the number with the error of a kernel that uses another formula, whose result may differ by `ulps`
+    /// units in the last place.
     fn plus_ulps(self, ulps: f64) -> Self {
         self.gentle(|x| x, ulps, 0.0)
     }
 
-    /// Returns the smaller; NaN if one is NaN. Of two zeros it may return either.
+    /// Returns the smaller number; NaN if one is NaN. Of zeros with different signs, it may return either.
     fn smaller(self, other: Self) -> Self {
         -(-self).larger(-other)
     }
 
-    /// Returns the sum of all.
+    /// Returns the sum of the terms.
     fn sum(terms: impl IntoIterator<Item = Self>) -> Self {
         let mut sum = Self::Sum::default();
         terms.into_iter().for_each(|x| sum.add(x));
         sum.total()
     }
 
-    /// Returns the product of all.
+    /// Returns the product of the factors.
     fn product(factors: impl IntoIterator<Item = Self>) -> Self {
         factors.into_iter().fold(Self::exact(1.0), Self::mul)
     }
 
-    /// Returns the probabilities of a row of scores: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
+    /// Returns the probabilities of a row of scores: eˣ⁻ᵐ / Σ eˣ⁻ᵐ, where m is the largest score.
     fn probabilities(row: &[Self]) -> Vec<Self> {
         crate::ops::probabilities(row)
     }
 }
 
-/// A sum of terms and products in any order.
+/// A sum of terms and products, which kernels may compute in any order.
 pub trait ExactSum<S>: Copy + Default {
     /// Adds a term.
     fn add(&mut self, x: S);
     /// Adds a product.
     fn add_product(&mut self, a: S, b: S);
-    /// Multiplies the sum by a factor, which its terms may be multiplied by one by one.
+    /// Multiplies the sum by a factor. A kernel may instead multiply each term.
     fn scale(&mut self, factor: S);
     /// Returns the sum.
     fn total(self) -> S;
@@ -223,8 +224,7 @@ impl Scalar for f64 {
         if self.is_nan() || other.is_nan() {
             f64::NAN
         } else if self == other {
-            // `f64::max` leaves open which of two zeros it gives; a reference gives the same one whatever it is
-            // compiled to.
+            // `f64::max` may return either of two zeros. The reference must return the same zero on every machine.
             if self.is_sign_negative() { other } else { self }
         } else {
             self.max(other)

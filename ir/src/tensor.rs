@@ -12,26 +12,26 @@ pub struct Tensor {
     bytes: Arc<dyn AsRef<[u8]> + Send + Sync>,
 }
 
-/// Why a tensor could not be made.
+/// The error of a tensor whose number of bytes is wrong.
 #[derive(Debug, thiserror::Error)]
-#[error("{dtype}[{dims}] needs {expected} bytes, {got} given", dims = dims.iter().map(usize::to_string).collect::<Vec<_>>().join(" "))]
+#[error("{dtype}[{dims}] needs {expected} bytes, but {got} are given", dims = dims.iter().map(usize::to_string).collect::<Vec<_>>().join(" "))]
 pub struct WrongSize {
-    /// Element type asked for.
+    /// The requested element type.
     pub dtype: DType,
-    /// Extents asked for.
+    /// The requested extents.
     pub dims: Vec<usize>,
-    /// Bytes that these take.
+    /// The bytes that type and extents require.
     pub expected: usize,
-    /// Bytes given.
+    /// The number of given bytes.
     pub got: usize,
 }
 
 #[cfg(target_endian = "big")]
 compile_error!("tensors are views of little-endian memory, and numbers of this target are big-endian");
 
-/// A number of Rust that is an element type.
+/// A numeric type of Rust that corresponds to an element type.
 ///
-/// Elements are little-endian in memory, as numbers of the machine must be.
+/// Elements are little-endian in memory, so the target machine must be little-endian too.
 pub trait TensorElement: bytemuck::Pod {
     /// The element type.
     const DTYPE: DType;
@@ -53,7 +53,7 @@ impl Tensor {
     /// Returns a tensor over little-endian bytes, which may be a memory-mapped file. The address need not be aligned.
     ///
     /// # Errors
-    /// When the number of bytes is not the one that type and extents ask for.
+    /// If the number of bytes is not the one that element type and extents require.
     pub fn new(
         dtype: DType,
         dims: &[usize],
@@ -68,10 +68,11 @@ impl Tensor {
         }
     }
 
-    /// Returns a tensor of numbers, each rounded (floats) or truncated and saturated (integers) to the element type.
+    /// Returns a tensor of numbers. Each is rounded to a floating type, or truncated and clamped to an integer type.
     ///
     /// # Panics
-    /// If the number of values is not the product of the extents: both come from the same code, never from a user.
+    /// If the number of values is not the product of the extents. Callers compute both, so a user's input cannot
+    /// cause it.
     pub fn from_f64(dtype: DType, dims: &[usize], values: impl IntoIterator<Item = f64>) -> Tensor {
         let mut bytes = Vec::new();
         let values = values.into_iter();
@@ -87,14 +88,14 @@ impl Tensor {
             }
             (_, Kind::Bool) => bytes.extend(values.map(|x| u8::from(x != 0.0))),
         }
-        Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
+        Tensor::new(dtype, dims, bytes).expect("there is a value for each element")
     }
 
-    /// Returns a tensor of integers, each wrapped to the element type's width (`bool`: nonzero is 1) or rounded once to
-    /// a floating type.
+    /// Returns a tensor of integers. Each is wrapped to an integer type, rounded once to a floating type, or 1 in
+    /// `bool` if it is not 0.
     ///
     /// # Panics
-    /// As [`Tensor::from_f64`].
+    /// If the number of values is not the product of the extents.
     pub fn from_i64(dtype: DType, dims: &[usize], values: impl IntoIterator<Item = i64>) -> Tensor {
         if dtype.is_float() {
             return Tensor::from_f64(dtype, dims, values.into_iter().map(|n| of_integer(n, dtype)));
@@ -103,28 +104,28 @@ impl Tensor {
         for n in values {
             bytes.extend(&dtype.wrap(n).to_le_bytes()[..dtype.size()]);
         }
-        Tensor::new(dtype, dims, bytes).expect("as many values as the extents ask for")
+        Tensor::new(dtype, dims, bytes).expect("there is a value for each element")
     }
 
     /// Returns an `f32` tensor.
     ///
     /// # Errors
-    /// When the number of values is not the product of the extents.
+    /// If the number of values is not the product of the extents.
     pub fn from_f32(dims: &[usize], values: &[f32]) -> Result<Tensor, WrongSize> {
         Tensor::from_values(dims, values)
     }
 
-    /// Element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Extents.
+    /// Returns the extents.
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn count(&self) -> usize {
         self.dims.iter().product()
     }
@@ -134,13 +135,13 @@ impl Tensor {
         Type::tensor(self.dtype, &self.dims)
     }
 
-    /// Returns the elements, little-endian, row-major.
+    /// Returns the bytes of the elements, little-endian and row-major.
     pub fn bytes(&self) -> &[u8] {
         (*self.bytes).as_ref()
     }
 
-    /// Returns the elements as numbers of Rust: without a copy where the memory is aligned for them, as that of results is; `None` where
-    /// `T` is not the element type.
+    /// Returns the elements as numbers of Rust; `None` if `T` is not the element type. It copies them only if the
+    /// memory is not aligned for `T`. Results of programs are aligned.
     ///
     /// ```
     /// use eutectic_ir::{DType, Tensor};
@@ -158,20 +159,20 @@ impl Tensor {
         Some(bytemuck::try_cast_slice(bytes).map_or_else(|_| Cow::Owned(copied()), Cow::Borrowed))
     }
 
-    /// Returns a tensor of numbers of Rust.
+    /// Returns a tensor of numbers of a Rust type.
     ///
     /// # Errors
-    /// When the number of values is not the product of the extents.
+    /// If the number of values is not the product of the extents.
     pub fn from_values<T: TensorElement>(dims: &[usize], values: &[T]) -> Result<Tensor, WrongSize> {
         Tensor::new(T::DTYPE, dims, bytemuck::cast_slice::<T, u8>(values).to_vec())
     }
 
-    /// The elements as `f64` (an `i64` beyond 2⁵³ is rounded).
+    /// Returns the elements as `f64`. An `i64` beyond 2⁵³ is rounded.
     pub fn to_f64(&self) -> Vec<f64> {
         if self.dtype.is_float() { self.floats() } else { self.to_i64().into_iter().map(|n| n as f64).collect() }
     }
 
-    /// Returns the elements of an integer or `bool` tensor; floats are truncated and saturated.
+    /// Returns the elements of an integer or `bool` tensor. Floats are truncated and clamped to `i64`.
     pub fn to_i64(&self) -> Vec<i64> {
         match self.dtype.float() {
             Some(_) => self.floats().into_iter().map(|x| x as i64).collect(),
@@ -194,7 +195,7 @@ fn words<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
     bytes.chunks_exact(N).map(|w| w.try_into().expect("chunks of N bytes"))
 }
 
-/// Reads the bits of each element.
+/// Applies a function to the bits of each element.
 fn elements<T>(bytes: &[u8], dtype: DType, read: impl Fn(u64) -> T) -> Vec<T> {
     match dtype.size() {
         1 => bytes.iter().map(|&bits| read(bits.into())).collect(),
@@ -246,8 +247,8 @@ impl fmt::Debug for Tensor {
 }
 
 impl fmt::Display for Tensor {
-    /// Prints the type and the elements. Floats print as the shortest text that reads back as the same value, and
-    /// unusual NaNs by their bits; `...` repeats the last element.
+    /// Prints the type and the elements. A float prints as the shortest text that reads back as the same value, and
+    /// an unusual NaN prints its bits. `...` stands for repetitions of the last element.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {{", self.ty())?;
         let elements: Vec<_> = self.bytes().chunks_exact(self.dtype.size()).collect();
@@ -261,7 +262,7 @@ impl fmt::Display for Tensor {
     }
 }
 
-/// Returns the bytes of a usual NaN.
+/// Returns the bytes of the NaN that prints as `nan`.
 fn usual_nan(dtype: DType) -> Vec<u8> {
     Tensor::from_f64(dtype, &[], [f64::NAN]).bytes().to_vec()
 }
@@ -278,12 +279,12 @@ fn write_element(f: &mut fmt::Formatter<'_>, dtype: DType, element: &[u8]) -> fm
             element.iter().rev().try_for_each(|byte| write!(f, "{byte:02x}"))
         }
         DType::F64 => write!(f, "{value:?}"),
-        // The shorter types are all exact in f32.
+        // Elements of shorter types are exact in f32.
         _ => write!(f, "{:?}", value as f32),
     }
 }
 
-/// Returns the element of a floating type that is nearest to a number in text.
+/// Returns the bytes of the floating-point element that is nearest to a number in text.
 fn read_float(dtype: DType, format: FloatFormat, text: &str) -> Option<Vec<u8>> {
     let bits = match dtype {
         DType::F32 => text.parse::<f32>().ok()?.to_bits().into(),
@@ -293,7 +294,8 @@ fn read_float(dtype: DType, format: FloatFormat, text: &str) -> Option<Vec<u8>> 
 }
 
 impl Tensor {
-    /// Returns the bytes of an element as [`Tensor`]'s `Display` writes it; `None` where the type does not hold it.
+    /// Returns the bytes of an element in the syntax of [`Tensor`]'s `Display`; `None` if the type cannot represent
+    /// it.
     pub(crate) fn element_bytes(dtype: DType, text: &str) -> Option<Vec<u8>> {
         if let Some(bits) = text.strip_prefix("nan:") {
             let bits = u64::from_str_radix(bits, 16).ok()?.to_le_bytes();
@@ -321,7 +323,7 @@ impl Tensor {
 mod tests {
     use super::*;
 
-    /// Bytes from the second one on, so that no element is aligned.
+    /// Bytes without the first one, so that no element is aligned.
     struct Unaligned(Vec<u8>);
 
     impl AsRef<[u8]> for Unaligned {

@@ -6,42 +6,44 @@ use smallvec::SmallVec;
 
 use crate::{DType, Dim};
 
-/// Extents from the outermost axis to the innermost.
+/// The extents of a tensor, from the outermost axis to the innermost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape(pub SmallVec<[Dim; 5]>);
 
 impl Shape {
-    /// Number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the extents as numbers, or `None` while a symbol is unbound or an extent is negative.
+    /// Returns the extents as numbers, or `None` if a symbol is unbound or an extent is negative.
     pub fn known(&self) -> Option<Vec<usize>> {
         self.0.iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok())).collect()
     }
 
-    /// Returns the extents at their bounds: how a buffer is laid out. `None` while a symbol without bounds is in it.
+    /// Returns the greatest extents, which determine a buffer's layout. Returns `None` if the shape has a symbol
+    /// without bounds.
     pub fn capacity(&self) -> Option<Vec<usize>> {
         self.0.iter().map(|d| d.capacity().and_then(|n| usize::try_from(n).ok())).collect()
     }
 
-    /// Returns whether an extent at run time is in it.
+    /// Returns whether the shape contains an extent at run time.
     pub fn varies(&self) -> bool {
         self.0.iter().any(Dim::varies)
     }
 
-    /// Returns how many terms [`Shape::count`] may have.
+    /// Returns the maximal number of terms of [`Shape::count`].
     pub(crate) fn count_terms(&self) -> usize {
         self.0.iter().map(Dim::count_terms).fold(1, usize::saturating_mul)
     }
 
-    /// Number of elements, symbolic where an extent is.
+    /// Returns the number of elements, which is symbolic if an extent is.
     pub fn count(&self) -> Dim {
         self.0.iter().fold(Dim::Known(1), |n, d| &n * d)
     }
 
-    /// Turns an axis that is counted from the end (negative) or the start into a position; `None` if out of range.
+    /// Returns the position of an axis that is counted from the start, or from the end if it is negative. Returns
+    /// `None` if it is out of range.
     pub fn position(&self, axis: i64) -> Option<usize> {
         let rank = i64::try_from(self.rank()).ok()?;
         let at = if axis < 0 { axis + rank } else { axis };
@@ -78,17 +80,17 @@ impl fmt::Display for Shape {
 pub enum Type {
     /// A tensor.
     Tensor(DType, Shape),
-    /// The results of an op with several; `get` selects one.
+    /// The results of an op with several results. The op `get` selects one.
     Tuple(Vec<Type>),
 }
 
 impl Type {
-    /// Returns a tensor type of known extents.
+    /// Returns a tensor type whose extents are numbers.
     pub fn tensor(dtype: DType, dims: &[usize]) -> Type {
         Type::Tensor(dtype, dims.iter().copied().collect())
     }
 
-    /// Element type and shape of a tensor; `None` for a tuple.
+    /// Returns the element type and the shape of a tensor; `None` for a tuple.
     pub fn as_tensor(&self) -> Option<(DType, &Shape)> {
         match self {
             Type::Tensor(dtype, shape) => Some((*dtype, shape)),
@@ -96,22 +98,22 @@ impl Type {
         }
     }
 
-    /// Element type; `None` for a tuple.
+    /// Returns the element type; `None` for a tuple.
     pub fn dtype(&self) -> Option<DType> {
         self.as_tensor().map(|t| t.0)
     }
 
-    /// Returns extents as numbers; `None` for a tuple or while a symbol is in one.
+    /// Returns the extents as numbers; `None` for a tuple, or if an extent has a symbol.
     pub fn dims(&self) -> Option<Vec<usize>> {
         self.as_tensor().and_then(|(_, shape)| shape.known())
     }
 
-    /// Returns extents at their bounds; `None` for a tuple or while a symbol without bounds is in one.
+    /// Returns the greatest extents; `None` for a tuple, or if an extent has a symbol without bounds.
     pub fn capacity(&self) -> Option<Vec<usize>> {
         self.as_tensor().and_then(|(_, shape)| shape.capacity())
     }
 
-    /// Returns whether an extent at run time is in it.
+    /// Returns whether the type contains an extent at run time.
     pub fn varies(&self) -> bool {
         match self {
             Type::Tensor(_, shape) => shape.varies(),
@@ -119,8 +121,8 @@ impl Type {
         }
     }
 
-    /// Returns the number of elements (of all results together for a tuple), saturating, at the bounds of extents at
-    /// run time; zero if a symbol has no bounds.
+    /// Returns the number of elements, saturating; for a tuple, that of all its tensors. Extents at run time count
+    /// with their greatest lengths. The number is 0 if a symbol has no bounds.
     pub fn count(&self) -> usize {
         match self {
             Type::Tensor(_, shape) => {
@@ -130,7 +132,7 @@ impl Type {
         }
     }
 
-    /// Returns bytes of all elements; as [`Type::count`].
+    /// Returns the number of bytes of all elements, counted like [`Type::count`].
     pub fn bytes(&self) -> usize {
         match self {
             Type::Tensor(dtype, _) => self.count().saturating_mul(dtype.size()),
@@ -138,7 +140,7 @@ impl Type {
         }
     }
 
-    /// Replaces symbolic dims by their values; symbols without one stay.
+    /// Replaces symbols by their values. Symbols without a value stay.
     pub fn bind(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Type {
         match self {
             Type::Tensor(dtype, shape) => Type::Tensor(*dtype, shape.iter().map(|d| d.bind(value)).collect()),

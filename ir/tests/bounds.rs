@@ -1,5 +1,5 @@
-//! Tests that error bounds hold for plain f32 arithmetic, are not much wider than its errors, and mark results that
-//! cannot be judged.
+//! Tests that error bounds contain the results of plain f32 arithmetic, are not much wider than its errors, and mark
+//! results that cannot be judged.
 
 use eutectic_ir::{
     Attr, Bounded, DType, Graph, NodeId, Tensor,
@@ -33,7 +33,7 @@ fn bounds(operands: &[(&[usize], &[f32])], build: impl FnOnce(&mut Graph, &[Node
     }
 }
 
-/// Every result is admitted, one that is off by `off` of it is not.
+/// Asserts that the bounds admit every result, and refuse a result that is wrong by `off` times the largest one.
 fn assert_bounds(what: &str, bounds: &[Bounded], results: &[f32], off: f64) {
     assert_eq!(bounds.len(), results.len());
     let largest = results.iter().fold(0.0_f64, |m, y| m.max(f64::from(y.abs())));
@@ -79,7 +79,7 @@ fn elementary_functions() {
 
 #[test]
 fn what_a_large_summand_absorbs_is_lost() {
-    // The real result is 1; in f64 it comes out as 0 too.
+    // The exact result is 1, but f64 arithmetic gives 0 too.
     let (x, c) = ([1.0], [2_f32.powi(90)]);
     let bounds = bounds(&[(&[1], &x), (&[1], &c)], |g, x| {
         let sum = g.add(x[0], x[1]).unwrap();
@@ -126,7 +126,8 @@ fn sums_in_any_order() {
     }
 }
 
-/// Returns the bound of a product of all numbers, and the results of f32 arithmetic from either end.
+/// Returns the bound of the product of all numbers, and the results of f32 arithmetic from the first to the last
+/// number and back.
 fn products(x: &[f32]) -> (Bounded, [f32; 2]) {
     let bound = bounds(&[(&[x.len()], x)], |g, x| {
         g.apply("reduce-prod", x, &[("axes", Attr::from([-1_i64].as_slice()))]).unwrap()
@@ -142,7 +143,7 @@ fn a_score_far_above_the_others_settles_their_probabilities() {
         g.softmax(scores, -1).unwrap()
     });
     let admit = |at: usize, y: f64| bounds[at].admits(y);
-    // In f32 both of the large scores are 1e9.
+    // In f32, both large scores are 1e9.
     assert!([0, 1].iter().all(|at| admit(*at, 0.5) == Some(true)), "{bounds:?}");
     assert!([2, 3].iter().all(|at| (admit(*at, 0.0), admit(*at, 1e-3)) == (Some(true), Some(false))), "{bounds:?}");
 }
@@ -158,14 +159,14 @@ fn what_hides_takes_up_every_score() {
         assert!(hides(low, DType::F64) && [most, -most].iter().all(|score| low + score == low), "{low}");
     }
     assert!(DType::ALL.into_iter().filter(|d| d.is_float()).all(|d| hides(f64::NEG_INFINITY, d)));
-    // 10¹⁸ is not absorbed by it in `f64`; in `f32`, products of moderate numbers are not.
+    // In f64, −10³⁰ does not absorb 10¹⁸. In f32, it does not absorb products of moderate numbers.
     assert!(!hides(-1e30, DType::F64) && !hides(-1e30, DType::F32) && -1e30 + 1e18 > -1e30);
     assert!(!hides(f64::from(f32::MIN), DType::F64) && !hides(-65504.0, DType::F16));
 }
 
 #[test]
 fn a_row_that_large_scores_decide_is_judged() {
-    // Rows fully masked by −10³⁰, and others. In f32, scores of 10²⁷ are not absorbed by it.
+    // A mask of −10³⁰ is added to all scores of the row. In f32, it does not absorb scores of 10²⁷.
     let (scores, low) = ([1e27, 3e27, 2e27], [-1e30; 3]);
     let sum = bounds(&[(&[3], &scores), (&[3], &low)], |g, x| {
         let sum = g.add(x[0], x[1]).unwrap();
@@ -178,11 +179,11 @@ fn a_row_that_large_scores_decide_is_judged() {
 fn products_in_any_order() {
     let sets: [&[f32]; 7] = [
         &[1.5, -0.75, 3.0, 1.1],
-        // Subnormal on the way, or at the end.
+        // An intermediate product or the result is subnormal.
         &[1e-20, 3.3e-20, 1.7e20, 1.3e20],
         &[1.3e20, 1.7e20, 1e-20, 3.3e-20],
         &[1e-19, 3.3e-19, 1e-4, 1.7],
-        // An intermediate overflow meets a zero, or is undone.
+        // An intermediate product overflows, and is then multiplied by zero or by a small number.
         &[0.0, 3e38, 3e38],
         &[3e38, 3e38, -0.0],
         &[3e38, 3e38, 1e-38, 1e-38],
@@ -196,7 +197,7 @@ fn products_in_any_order() {
     assert_eq!(products(&[0.0, 2.0, 1e-30, 1e-30]).0.admits(1e-45), Some(false));
     assert_eq!(products(&[f32::INFINITY, 2.0, -0.5]).0.admits(f64::INFINITY), Some(false));
     assert_eq!(products(&[f32::NAN, 3e38, 3e38]).0.admits(f64::INFINITY), Some(false));
-    // ∞ times what vanished on the way.
+    // ∞ is multiplied by a product that became 0.
     assert_eq!(products(&[1e-30, 1e-30, f32::INFINITY]).0.admits(f64::NAN), None);
 }
 
@@ -225,14 +226,15 @@ fn rows() {
 
 #[test]
 fn jumps_cannot_be_judged() {
-    // The square of √2 is 2 up to rounding, so that 2 itself and smaller numbers cannot be distinguished.
+    // The square of √2 is 2 up to rounding. Therefore it cannot be distinguished from 2 or from slightly smaller
+    // numbers.
     let near = bounds(&[(&[2], &[2.0, 3.3])], |g, x| {
         let root = g.sqrt(x[0]).unwrap();
         let square = g.mul(root, root).unwrap();
         g.apply("floor", &[square], &[]).unwrap()
     });
     assert_eq!((near[0].admits(2.0), near[1].admits(3.0)), (None, Some(true)));
-    // A choice between what is equal at the jump stays judged: max(x, 0) by comparison.
+    // A choice between values that are equal at the jump can be judged, such as max(x, 0) as a comparison.
     let relu = bounds(&[(&[1], &[0.1])], |g, x| {
         let root = g.sqrt(x[0]).unwrap();
         let square = g.mul(root, root).unwrap();
@@ -242,7 +244,7 @@ fn jumps_cannot_be_judged() {
         g.select(positive, rest, zero).unwrap()
     });
     assert!(relu[0].admits(0.0) == Some(true) && relu[0].err < 1e-6, "{relu:?}");
-    // Overflow of the type is not judged either; infinities that every kernel gives are.
+    // An overflow of the type cannot be judged, but infinities that every kernel gives can.
     let large = bounds(&[(&[2], &[100.0, f32::NEG_INFINITY])], |g, x| g.exp(x[0]).unwrap());
     assert_eq!((large[0].admits(f64::INFINITY), large[1].admits(0.0)), (None, Some(true)));
 }
@@ -277,16 +279,16 @@ fn integers_in_floats_stay_exact() {
 #[test]
 fn what_may_overflow_on_the_way_is_not_judged() {
     let unsure = |bounds: Vec<Bounded>| assert!(bounds.iter().all(|b| b.admits(0.0).is_none()), "{bounds:?}");
-    // The total fits, but not what comes before it in another order.
+    // The sum does not overflow, but a partial sum does in another order.
     let x = [3e38_f32, 3e38, -3e38, -3e38];
     unsure(bounds(&[(&[1, 4], &x)], |g, x| {
         g.apply("reduce-sum", x, &[("axes", Attr::from([-1_i64].as_slice()))]).unwrap()
     }));
     unsure(bounds(&[(&[1, 2], &[3e38, 3e38]), (&[2, 1], &[2.0, -2.0])], |g, x| g.apply("matmul", x, &[]).unwrap()));
-    // A product that overflowed without being fused with its addition meets an infinity.
+    // A product overflows if it is not fused with its addition. Then it is added to an infinity.
     let (one, large) = ([f32::INFINITY, 3e38], [1.0, -2.0]);
     unsure(bounds(&[(&[1, 2], &one), (&[2, 1], &large)], |g, x| g.apply("matmul", x, &[]).unwrap()));
-    // A hidden key is skipped, whatever its score is; query 0 sees no key.
+    // A masked key is skipped for every score. The mask hides all keys from query 0.
     let hidden = |k: f32| {
         bounds(&[(&[1, 2, 1], &[1.0, 1.0]), (&[1, 1, 1], &[k]), (&[1, 1, 1], &[1.0])], |g, x| {
             g.apply("sdpa", x, &[("scale", Attr::from(2.0)), ("mask", Attr::from("causal"))]).unwrap()
@@ -294,7 +296,7 @@ fn what_may_overflow_on_the_way_is_not_judged() {
     };
     let admitted = |k: f32| hidden(k)[0].admits(0.0);
     assert_eq!((admitted(3e38), admitted(1e38)), (Some(true), Some(true)));
-    // So it is by a bias of −∞.
+    // A bias of −∞ skips a key, too.
     let biased = |q: f32| {
         let of: [(&[usize], &[f32]); 4] =
             [(&[1, 1], &[q]), (&[1, 1], &[0.0]), (&[1, 1], &[1.0]), (&[1], &[f32::NEG_INFINITY])];
@@ -304,7 +306,7 @@ fn what_may_overflow_on_the_way_is_not_judged() {
             .admits(0.0)
     };
     assert_eq!((biased(f32::INFINITY), biased(1.0)), (Some(true), Some(true)));
-    // ∞·0 is not 0.
+    // The product overflows in f32, and ∞·0 is not 0.
     unsure(bounds(&[(&[1], &[2e38]), (&[1], &[2.0]), (&[1], &[0.0])], |g, x| {
         let large = g.apply("mul", &x[..2], &[]).unwrap();
         g.apply("mul", &[large, x[2]], &[]).unwrap()
@@ -331,7 +333,7 @@ fn of_two_zeros_the_reference_takes_one_for_sure() {
 
 #[test]
 fn what_overflows_in_one_order_of_operations_only_is_not_judged() {
-    // As f32 or as f64: the sum of the weighted values overflows before it is divided by the sum of the weights.
+    // In f32 and in f64, the sum of the weighted values overflows before it is divided by the sum of the weights.
     for (dtype, large) in [(DType::F32, 2e38), (DType::F64, 1.2e308)] {
         let mut graph = Graph::new("overflow");
         let of = |graph: &mut Graph, dims: &[usize], x: &[f64]| {
@@ -340,17 +342,19 @@ fn what_overflows_in_one_order_of_operations_only_is_not_judged() {
         let (q, k) = (of(&mut graph, &[1, 1], &[0.0]), of(&mut graph, &[2, 1], &[0.0; 2]));
         let v = of(&mut graph, &[2, 2], &[large, 1.0, large, 2.0]);
         let y = graph.apply("attention", &[q, k, v], &[("scale", Attr::from(1.0))]).unwrap();
-        // ∞ − ∞, where a fused multiplication and addition gives ∞.
+        // The result is ∞ − ∞, but fused multiplications and additions give ∞.
         let (a, b) = (of(&mut graph, &[1, 2], &[2.0, 2.0]), of(&mut graph, &[2, 1], &[large, -large]));
         let z = graph.matmul(a, b).unwrap();
         graph.output("y", y).unwrap();
         graph.output("z", z).unwrap();
-        let [y, z] = &interpret::<Bounded>(&graph, &|_| None).unwrap()[..] else { panic!("two results") };
-        let (Data::Real(y), Data::Real(z)) = (&y.data, &z.data) else { panic!("of floats") };
+        let [y, z] = &interpret::<Bounded>(&graph, &|_| None).unwrap()[..] else {
+            panic!("the number of results is not 2")
+        };
+        let (Data::Real(y), Data::Real(z)) = (&y.data, &z.data) else { panic!("the results are not floats") };
         assert_eq!((y[0].admits(f64::INFINITY), y[1].admits(1.5), y[1].admits(1.6)), (None, Some(true), Some(false)));
         assert_eq!(z[0].admits(f64::INFINITY), None, "{dtype}: {z:?}");
     }
-    // A pole is one in every order.
+    // A pole is infinite in every order of operations.
     let pole = bounds(&[(&[1], &[1.0]), (&[1], &[0.0])], |g, x| g.div(x[0], x[1]).unwrap());
     assert_eq!(pole[0].admits(f64::INFINITY), Some(true));
 }
@@ -366,7 +370,7 @@ fn what_is_rounded_to_the_largest_number_is_judged() {
             graph.output("y", y).unwrap();
             match interpret::<Bounded>(&graph, &|_| None).unwrap().remove(0).data {
                 Data::Real(y) => y[0],
-                Data::Int(_) => panic!("a sum of floats"),
+                Data::Int(_) => panic!("the sum of floats is not a float"),
             }
         };
         assert_eq!((sum(-5.0).admits(least), sum(-5.0).admits(0.9 * least)), (Some(true), Some(false)), "{dtype}");
@@ -380,11 +384,11 @@ fn what_becomes_subnormal_may_be_flushed() {
     let half = Bounded::new(0.5, 0.0, DType::F32);
     let result = smallest * half;
     assert_eq!([result.value, 0.0, -result.value].map(|x| result.admits(x)), [Some(true), Some(true), Some(false)]);
-    // A quotient that is a little too small is below the smallest normal number, and its exact value is not.
+    // This quotient is below the smallest normal number if it is rounded down, but its exact value is not.
     let above = Bounded::new(f64::from(f32::MIN_POSITIVE) * 3.0 * (1.0 + f64::from(f32::EPSILON)), 0.0, DType::F32);
     assert_eq!((above / Bounded::new(3.0, 0.0, DType::F32)).admits(0.0), Some(true));
     assert_eq!((smallest * Bounded::new(2.0, 0.0, DType::F32)).admits(0.0), Some(false));
-    // A device that multiplies by the reciprocal has zero for it.
+    // A device that multiplies by the reciprocal may flush the reciprocal to zero.
     let of_large = |divisor| Bounded::new(1.5, 0.0, DType::F32) / Bounded::new(divisor, 0.0, DType::F32);
     assert_eq!([2e38, 8e37].map(|divisor| of_large(divisor).admits(0.0)), [Some(true), Some(false)]);
 }
@@ -398,7 +402,7 @@ fn terms_and_differences_of_a_sum_may_be_flushed() {
         terms.iter().for_each(|&x| sum.add(exact(x)));
         sum.total()
     };
-    // Each product is subnormal, their sum is not.
+    // Each product is subnormal, but their sum is not.
     let mut products = BoundedSum::default();
     (0..4).for_each(|_| products.add_product(exact(least), exact(0.5)));
     assert_eq!(products.total().admits(0.0), Some(true));
@@ -407,7 +411,8 @@ fn terms_and_differences_of_a_sum_may_be_flushed() {
     assert_eq!(total(&[1e-20, 2e-20, 1e-21]).admits(3e-20), Some(false));
 }
 
-/// The logarithm of a positive number that is too small for the reference is finite, and that of its zero is not.
+/// The reference rounds a small positive number to zero. The number's logarithm is finite, but the logarithm of zero
+/// is not.
 #[test]
 fn what_vanishes_in_the_reference_is_no_exact_zero() {
     let f64s = |x: f64| Tensor::from_f64(DType::F64, &[], [x]);
@@ -420,7 +425,7 @@ fn what_vanishes_in_the_reference_is_no_exact_zero() {
         let log = graph.apply("log", &[y], &[]).unwrap();
         graph.output("log", log).unwrap();
         let Data::Real(y) = interpret::<Bounded>(&graph, &|_| None).unwrap().remove(0).data else {
-            panic!("{op} gives reals")
+            panic!("the result of {op} is not a float")
         };
         assert_eq!(y[0].admits(-800.0), None, "{op}({a}, {b})");
     }

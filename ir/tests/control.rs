@@ -1,4 +1,4 @@
-//! Branches and loops, inlined, against plain Rust control flow around the interpreter.
+//! Compares branches and loops, after inlining, with Rust control flow around the interpreter.
 
 use eutectic_ir::{DType, Graph, NodeId, Tensor, Type, graph::DotAxes, interpret, lang::Source, text};
 
@@ -26,7 +26,7 @@ fn inputs(graph: &mut Graph, types: &[Type]) -> Vec<NodeId> {
     types.iter().enumerate().map(|(at, ty)| graph.input(&format!("x{at}"), ty.clone()).unwrap()).collect()
 }
 
-/// Returns a loop as a graph, and as Rust: the carried values after it.
+/// Returns the carried values after a loop: from a graph, and from a loop in Rust.
 fn both(condition: &Graph, body: &Graph, start: &[Tensor], captured: &[Tensor], most: usize) -> [Vec<Tensor>; 2] {
     let given = [start, captured].concat();
     let mut graph = Graph::new("loop");
@@ -50,7 +50,8 @@ fn both(condition: &Graph, body: &Graph, start: &[Tensor], captured: &[Tensor], 
 
 #[test]
 fn loops_end_where_their_condition_does() {
-    // Two carried values of different shapes, a captured one, and a condition on the second.
+    // There are two carried values of different shapes, one captured value, and a condition that reads the second
+    // carried value.
     let condition =
         body("small", "(input a f64[2]) (input b f64[]) (input c f64[2]) (output p (lt b (const f64[] { 10 })))");
     let double = body(
@@ -58,7 +59,7 @@ fn loops_end_where_their_condition_does() {
         "(input a f64[2]) (input b f64[]) (input c f64[2]) (output a (add a c)) (output b (mul b (const f64[] { 2 })))",
     );
     let captured = [numbers(&[2], &[0.5, -1.0])];
-    // Never true, true for some steps, never false.
+    // The condition is never true, true for some steps, or always true.
     for start in [99.0, 10.0, 9.0, 1.0, 0.0] {
         for most in [0, 1, 2, 5, 7] {
             let [got, want] =
@@ -72,7 +73,7 @@ fn loops_end_where_their_condition_does() {
 fn conditions_may_be_numbers() {
     let countdown = body("countdown", "(input n f64[1]) (output n (sub n (const f64[1] { 1 })))");
     let itself = body("itself", "(input n f64[1]) (output n n)");
-    // 0.5 is not 0, and goes on as any other number does.
+    // Any number except 0 continues the loop, 0.5 too.
     for start in [3.0, 0.0, 2.5] {
         let [got, want] = both(&itself, &countdown, &[numbers(&[1], &[start])], &[], 4);
         assert_eq!(got, want);
@@ -81,7 +82,7 @@ fn conditions_may_be_numbers() {
 
 #[test]
 fn steps_after_the_last_are_given_the_start() {
-    // 1/n is infinite in the step after the last one, which must not be computed.
+    // n is 0 after the last step, so n/n would be NaN in a further step. Further steps get the start instead.
     let mut graph = Graph::new("gated");
     let x = graph.input("x", Type::tensor(DType::F64, &[])).unwrap();
     let condition = body("positive", "(input n f64[]) (output p (gt n (const f64[] { 0 })))");
@@ -138,7 +139,7 @@ fn text_nests_and_merges_parameters() {
     );
     assert_eq!(graph.named("param").count(), 1);
     let printed = text::print(&graph, text::Style::default());
-    assert_eq!(parse(&printed), graph, "what was inlined reads back as it is");
+    assert_eq!(parse(&printed), graph, "the printed graph differs from the inlined one after parsing");
     for (p, want) in [(1, [3.0, 8.0]), (0, [10.0, 14.0])] {
         let given = |name: &str| {
             Some(match name {
@@ -181,7 +182,7 @@ fn mistakes_say_what_differs() {
         let message = wrong(statements);
         assert!(message.contains(part), "{statements}: {message}");
     }
-    // A body sees its own names only; that is said once.
+    // A body sees only its own names. The error is reported once.
     let unseen = "(sub d (input x f32[2]) (output y q)) (output y (if p d d x))";
     assert_eq!(wrong(unseen), "there is no value `q` here");
 }
@@ -194,7 +195,7 @@ fn general_products() {
         (state >> 33) % n
     };
     for _ in 0..60 {
-        // Labels of axes: batch, contracted, left, right. Each operand has them in its own order.
+        // Axes have labels: batch, contracted, left, right. Each operand has its axes in an order of its own.
         let mut extents =
             |count: u64| (0..random(count)).map(|_| [0, 1, 2, 3, 5][random(5) as usize]).collect::<Vec<usize>>();
         let (batch, contract, left, right) = (extents(3), extents(3), extents(3), extents(3));
@@ -231,7 +232,7 @@ fn general_products() {
         let dot = graph.dot_general(ids[0], ids[1], axes).unwrap();
         graph.output("dot", dot).unwrap();
         let got = run(&graph, &[x.clone(), y.clone()]).remove(0);
-        // The outer axes keep their order in each operand.
+        // Each operand keeps the order of its outer axes.
         let outer = |axes: &[((usize, usize), usize)], kind: usize| {
             axes.iter().filter(|(l, _)| l.0 == kind).copied().collect::<Vec<_>>()
         };
@@ -290,7 +291,7 @@ fn masks_of_every_rank_are_told_apart() {
     assert_eq!(form("f", &[5], &[2], [4, 3, 5]), Ok(vec![5]));
     assert_eq!(form("g", &[1, 3, 5], &[1], [4, 3, 5]), Ok(vec![1, 1, 3, 5]));
     assert_eq!(form("h", &[3, 5], &[], [4, 3, 5]), Ok(vec![1, 3, 5]));
-    assert!(form("i", &[2, 5], &[2], [4, 2, 5]).unwrap_err().contains("can be read as [2 1 1 5] and as it stands"));
+    assert!(form("i", &[2, 5], &[2], [4, 2, 5]).unwrap_err().contains("can be read as [2 1 1 5] and as [2 5]"));
     assert!(form("j", &[4, 3, 5], &[4], [4, 3, 5]).unwrap_err().contains("can be read as"));
     assert!(form("k", &[2, 4], &[2], [4, 3, 5]).unwrap_err().contains("does not expand"));
 }

@@ -1,4 +1,5 @@
-//! Tests extents at run time in graphs: types keep them, and conditions that fail at some length are refused.
+//! Tests graphs whose extents are known at run time: types keep these extents, and an error occurs if a condition
+//! fails for some extent.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ fn types_keep_extents() {
 
 #[test]
 fn an_extent_is_no_number() {
-    // Not even its bound: these broadcast at one length only.
+    // Nor is the upper bound assumed: these shapes broadcast for one extent only.
     let text = "(graph g (dim S :most 16) (input x f32[S]) (input y f32[16]) (output o (add x y)))";
     let error = parse(text).unwrap_err().0.remove(0).message;
     assert!(error.contains("do not broadcast"), "{error}");
@@ -51,7 +52,7 @@ fn text_declares_extents() {
     assert_eq!(graph.extents(), [Symbol { name: "S".into(), bounds: Some((1, 16)) }]);
     assert_eq!(graph.symbols().len(), 1);
     for (wrong, says) in [
-        ("(dim S)", "needs the most"),
+        ("(dim S)", "needs the most elements"),
         ("(dim S :most -1)", "no bound"),
         ("(dim S :least 3 :most 2)", "at least 3"),
         ("(dim S :most 3) (dim S :most 3)", "already"),
@@ -75,5 +76,5 @@ fn what_does_not_hold_at_every_length_is_refused() {
     let error = bound(negative, 0, 16).unwrap_err();
     assert!(error.problem.contains("may be negative"), "{}", error.problem);
     let param = "(graph g (param x f32[S]) (output o (exp x)))";
-    assert!(bound(param, 0, 16).unwrap_err().problem.contains("another shape in each run"));
+    assert!(bound(param, 0, 16).unwrap_err().problem.contains("would vary from run to run"));
 }

@@ -2,7 +2,7 @@
 
 use eutectic_ir::{DType, Tensor};
 
-/// Returns the element type and the words of each line that begins with a word.
+/// Returns the element type and the further words of each line that begins with the given word.
 fn lines(kind: &str) -> impl Iterator<Item = (DType, std::str::SplitWhitespace<'static>)> {
     include_str!("data/float8.txt").lines().filter_map(move |line| {
         let mut words = line.split_whitespace();

@@ -1,8 +1,9 @@
-//! The interpreter casts from and to floats of 8 bits as ml_dtypes does; `data/float8.txt` says how the numbers were made.
+//! Tests that the interpreter casts from and to 8-bit floats as ml_dtypes does. `data/float8.txt` says how its
+//! numbers were made.
 
 use eutectic_ir::{DType, Graph, Tensor, Type, interpret};
 
-/// Returns the lines of a kind for an element type, as words.
+/// Returns the words of each line of this kind for an element type.
 fn words(kind: &str, dtype: DType) -> Vec<&'static str> {
     let start = format!("{kind} {dtype} ");
     let mut lines = include_str!("data/float8.txt").lines().filter_map(|line| line.strip_prefix(start.as_str()));

@@ -6,7 +6,7 @@ use eutectic_ir::{
 
 const F: DType = DType::F64;
 
-/// c' = c·w + x, y = c' − 1: c and x [2], w [2].
+/// c' = c·w + x and y = c' − 1, where c, x and w have shape [2].
 fn body() -> Graph {
     let mut g = Graph::new("step");
     let [c, x, w] = ["c", "x", "w"].map(|name| g.input(name, Type::tensor(F, &[2])).unwrap());
@@ -62,7 +62,7 @@ fn a_loop_is_its_body_so_many_times() {
         let got: Vec<_> = interpret::<f64>(&g, &given).unwrap().iter().map(|v| v.to_tensor()).collect();
         assert_eq!(got[0].to_f64(), last);
         assert_eq!((got[1].to_f64(), got[1].dims()), (all, &[times, 2][..]));
-        // The bound goes from one time to the next.
+        // Error bounds go from each step to the next.
         let bounded = interpret::<Bounded>(&g, &given).unwrap();
         assert_eq!(bounded[0].to_tensor().to_f64(), last);
     }
@@ -101,11 +101,14 @@ fn what_does_not_fit_the_body_is_refused() {
         let x = g.input("x", Type::tensor(F, x)).unwrap();
         apply(&mut g, body, times, &[c, x, c]).unwrap_err().to_string()
     };
-    assert!(refused(3, &[4, 2], body()).contains("for the input x of `step` f64[3 2] is wanted, f64[4 2] given"));
-    assert!(refused(-1, &[4, 2], body()).contains("not negative"));
+    assert!(refused(3, &[4, 2], body()).contains("the input x of `step` needs f64[3 2], but f64[4 2] is given"));
+    assert!(refused(-1, &[4, 2], body()).contains("non-negative"));
     let mut more = body();
     more.input("extra", Type::tensor(F, &[2])).unwrap();
-    assert!(refused(4, &[4, 2], more).contains("4 inputs and 2 outputs; 1 values are carried, 1 scanned, 3 given"));
+    assert!(
+        refused(4, &[4, 2], more)
+            .contains("4 inputs and 2 outputs, but the loop has 1 carried values, 1 scanned ones and 3 operands")
+    );
     let mut weights = body();
     weights.param("p", Type::tensor(F, &[2])).unwrap();
     assert!(refused(4, &[4, 2], weights).contains("has the param p"));
@@ -113,5 +116,5 @@ fn what_does_not_fit_the_body_is_refused() {
     let [c, _, _] = ["c", "x", "w"].map(|name| other.input(name, Type::tensor(F, &[2])).unwrap());
     let wider = other.concat(c, c, -1).unwrap();
     other.output("c", wider).unwrap();
-    assert!(refused(4, &[4, 2], other).contains("carries c, which is f64[2], and gives c, which is f64[4]"));
+    assert!(refused(4, &[4, 2], other).contains("carries c of type f64[2], but returns c of type f64[4]"));
 }

@@ -1,4 +1,4 @@
-//! Worked examples with results that were computed independently, from the ops' formulas.
+//! Compares ops with examples whose results were computed independently from the ops' formulas.
 
 use eutectic_ir::{Attr, DType, Graph, InterpError, Tensor, Type, interpret};
 
@@ -27,7 +27,8 @@ fn word(name: &'static str, value: &str) -> (&'static str, Attr) {
 fn elements_are_written_where_ids_say() {
     let x: (&[usize], &[f64]) = (&[1, 3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, f64::NAN]);
     let part: (&[usize], &[f64]) = (&[1, 4, 2], &[10.0, 20.0, -30.0, 40.0, 50.0, 60.0, 70.0, f64::NAN]);
-    // Two of the first column go to one place, two of the second; −1 and 3 are none.
+    // Two updates of the first column have the same position, and two of the second column have. −1 and 3 are no
+    // positions.
     let scattered = |op: &str| {
         let mut graph = Graph::new("scatter");
         let of = |(dims, x): (&[usize], &[f64])| Tensor::from_f64(DType::F64, dims, x.iter().copied());
@@ -45,7 +46,8 @@ fn elements_are_written_where_ids_say() {
     assert_close(&scattered("scatter-min"), &[1.0, 2.0, 3.0, nan, -30.0, nan]);
 }
 
-/// Updates are added one by one: −0 + −0 is −0, −0 + 0 is 0, and positions without updates are kept.
+/// Updates are added one after the other. −0 + −0 is −0, and −0 + 0 is 0. Positions without updates keep their
+/// values.
 #[test]
 fn adding_by_index_keeps_the_sign_of_zeros() {
     let (x, part, ids) =
@@ -134,7 +136,8 @@ fn attention_of_one_query() {
     assert_close(&got, &[1.66047690, 2.66047690]);
 }
 
-/// Returns which keys each query sees: values are the keys' numbers as powers of two, scores are all equal.
+/// Returns the keys that each query sees. All scores are equal, and each value has a 1 at the place of its key and
+/// zeros elsewhere.
 fn visible(queries: usize, keys: usize, attrs: &[(&str, Attr)]) -> Vec<Vec<usize>> {
     let v: Vec<f64> = (0..keys).flat_map(|j| (0..keys).map(move |e| f64::from(u8::from(e == j)))).collect();
     let (q, k) = (vec![0.0; queries], vec![0.0; keys]);
@@ -150,7 +153,7 @@ fn visibility() {
     let causal = [word("mask", "causal")];
     assert_eq!(visible(2, 5, &causal), [vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]]);
     assert_eq!(visible(1, 5, &causal), [vec![0, 1, 2, 3, 4]]);
-    // More queries than keys: the first see none, and give zeros.
+    // There are more queries than keys. The first queries see no keys, so their results are zeros.
     assert_eq!(visible(3, 1, &causal), [vec![], vec![], vec![0]]);
 }
 
@@ -166,7 +169,7 @@ fn fully_masked_rows() {
 
 #[test]
 fn grouped_heads_read_their_group() {
-    // Four query heads, two key heads whose only value is their number.
+    // There are four query heads and two key heads. The value of each key head identifies it.
     let operands: [(&[usize], &[f64]); 3] =
         [(&[4, 1, 1], &[1.0; 4]), (&[2, 1, 1], &[1.0; 2]), (&[2, 1, 1], &[10.0, 20.0])];
     let got = eval("sdpa", &operands, &[("scale", Attr::from(1.0)), word("mask", "none")]);

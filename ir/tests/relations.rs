@@ -1,5 +1,5 @@
-//! Compares each relation's `solve` and `sample` with its statement, exhaustively for shapes of up to two axes and
-//! small numbers.
+//! Compares `solve` and `sample` of each relation with a direct statement of the relation, for all shapes of up to
+//! two axes with small extents, and for small numbers.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use eutectic_ir::{
     },
 };
 
-/// The value of an argument.
+/// The value of an argument of a relation.
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
     Shape(Vec<i64>),
@@ -36,18 +36,18 @@ use Value::{Bool, Dim as D, Int, List, Named, Number, Shape as S, Shaped, Type};
 
 impl Value {
     fn shape(&self) -> &[i64] {
-        if let S(shape) | Shaped(shape) = self { shape } else { panic!("{self:?} is no shape") }
+        if let S(shape) | Shaped(shape) = self { shape } else { panic!("{self:?} is not a shape") }
     }
 
     fn n(&self) -> i64 {
         match self {
             D(n) | Int(n) => *n,
-            other => panic!("{other:?} is no integer"),
+            other => panic!("{other:?} is not an integer"),
         }
     }
 
     fn list(&self) -> &[i64] {
-        if let List(list) = self { list } else { panic!("{self:?} is no list") }
+        if let List(list) = self { list } else { panic!("{self:?} is not a list") }
     }
 
     fn bound(&self) -> Bound {
@@ -67,15 +67,15 @@ impl Value {
     fn dtype(&self) -> DType {
         match self {
             Type(dtype) | Named(dtype) => *dtype,
-            other => panic!("{other:?} is no element type"),
+            other => panic!("{other:?} is not an element type"),
         }
     }
 
     fn number(&self) -> f64 {
-        if let Number(x) = self { *x } else { panic!("{self:?} is no number") }
+        if let Number(x) = self { *x } else { panic!("{self:?} is not a number") }
     }
 
-    /// Returns the value that a variable of this kind has.
+    /// Returns the value of a bound variable of the same kind as this value.
     fn of(&self, bound: &Bound) -> Option<Value> {
         Some(match (self, bound) {
             (S(_), Bound::Dims(shape)) => S(shape.iter().map(|d| d.known()).collect::<Option<_>>()?),
@@ -94,7 +94,7 @@ impl Value {
     }
 }
 
-/// The statement of a relation about the values of its arguments.
+/// Returns whether a relation holds for the values of its arguments.
 type Statement = fn(&[Value]) -> bool;
 
 fn shapes() -> Vec<Value> {
@@ -104,7 +104,7 @@ fn shapes() -> Vec<Value> {
     [S(Vec::new())].into_iter().chain(one).chain(two).collect()
 }
 
-/// Some floats; 16-bit ones are computed in 32 bits.
+/// Some float types. The 16-bit ones are computed in 32 bits.
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::Bf16];
 
 fn numbers(all: &[f64]) -> Vec<Value> {
@@ -125,7 +125,7 @@ fn lists() -> Vec<Value> {
         .to_vec()
 }
 
-/// Returns the place of an axis that is counted from the end.
+/// Returns the position of an axis that is counted from the end.
 fn place(shape: &[i64], axis: i64) -> Option<usize> {
     usize::try_from(shape.len() as i64 + axis).ok().filter(|at| axis < 0 && *at < shape.len())
 }
@@ -163,7 +163,7 @@ fn windows(extent: i64, size: i64, stride: i64, dilation: i64) -> Option<i64> {
     (fit > 0).then_some(fit)
 }
 
-/// Returns the relations with the values that each argument takes, and their statements.
+/// Returns each relation with the values of each argument and with its statement.
 fn statements() -> Vec<(&'static str, Vec<Vec<Value>>, Statement)> {
     let (s, l) = (shapes, lists);
     vec![
@@ -264,7 +264,7 @@ fn statements() -> Vec<(&'static str, Vec<Vec<Value>>, Statement)> {
             let inside = [&v[1], &v[2]].into_iter().all(|axis| -rank <= axis.n());
             inside && (-rank..0).map(other).eq(v[3].list().iter().copied())
         }),
-        // Attributes for axes are ascending.
+        // Axes are in ascending order in attributes.
         ("axes-last", vec![s(), [&[-1][..], &[-2], &[-2, -1]].map(|a| List(a.to_vec())).to_vec(), l(), l()], |v| {
             let (rank, axes) = (v[0].shape().len() as i64, v[1].list());
             let order = (-rank..0).filter(|a| !axes.contains(a)).chain(axes.iter().copied());
@@ -274,7 +274,7 @@ fn statements() -> Vec<(&'static str, Vec<Vec<Value>>, Statement)> {
                 && last.eq(v[3].list().iter().copied())
         }),
         ("dtype", vec![FLOATS.map(Named).to_vec(), FLOATS.map(Type).to_vec()], |v| v[0].dtype() == v[1].dtype()),
-        // The least score that is added to it, and the largest one, leave it as it is.
+        // Neither the smallest nor the largest score changes the number when it is added.
         (
             "hides",
             vec![
@@ -299,7 +299,8 @@ fn statements() -> Vec<(&'static str, Vec<Vec<Value>>, Statement)> {
                         .all(|score| x.is_infinite() || dtype.rounded(x + score) == x)
             },
         ),
-        // Each number divided by it is that number times its reciprocal, which is no subnormal number.
+        // Each number divided by the divisor equals that number times the divisor's reciprocal, which is a normal
+        // number.
         (
             "inverts",
             vec![
@@ -324,7 +325,8 @@ fn statements() -> Vec<(&'static str, Vec<Vec<Value>>, Statement)> {
                 let (least, most) = dtype.normal_range();
                 let normal = |x: f64| (least..=most).contains(&x.abs());
                 let same = |x: f64| dtype.rounded(x / c) == dtype.rounded(x * dtype.rounded(1.0 / c));
-                // Sevenths have all digits of their type, so that roundings differ.
+                // The binary digits of sevenths do not end, so that these numbers use all digits of their type and
+                // their rounding differs.
                 let samples = || (1..2_000).map(|n| dtype.rounded(f64::from(n) / 7.0));
                 let inverts = normal(c) && normal(1.0 / c) && samples().all(same);
                 // Only a power of two has an exact reciprocal.
@@ -340,7 +342,7 @@ fn statements() -> Vec<(&'static str, Vec<Vec<Value>>, Statement)> {
     ]
 }
 
-/// Returns a relation on variables of those kinds.
+/// Returns a call of the relation whose arguments are variables of these kinds.
 fn call(name: &str, kinds: &[&Value]) -> (Scope, RelationCall, Vec<VarId>) {
     let relation = Relation::all().find(|r| r.name == name).unwrap();
     let mut scope = Scope::default();
@@ -412,7 +414,7 @@ fn what_solve_binds_satisfies_the_statement() {
                         whole[open] = found;
                         assert!(solved.is_err() || statement(&whole), "{name} binds {whole:?}");
                     }
-                    // Arguments with a solution are not refused.
+                    // If a relation has solutions, its arguments are accepted.
                     None if solved.is_err() => {
                         for value in &values[open] {
                             whole[open] = value.clone();
@@ -447,7 +449,7 @@ fn what_sample_chooses_satisfies_the_statement() {
             assert!(statement(&whole), "{name} draws {whole:?}");
             drawn += 1;
         }
-        // The ends of `between`, and the axes of `swap`, are never open in a rule.
+        // In rules, the ends of `between` and the axes of `swap` are always given.
         assert!(drawn > 0 || ["between", "swap"].contains(&name), "{name} is never drawn");
     }
 }

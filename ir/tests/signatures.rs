@@ -1,5 +1,5 @@
-//! Tests that every op evaluates all operands that its signature admits, to results of its signature, within its error
-//! bounds.
+//! Tests that each op evaluates all operands that its signature admits, that the results have the types of the
+//! signature, and that they are within the error bounds.
 
 use eutectic_ir::{
     Attr, Bounded, DType, Graph, Op, Tensor, Type, interpret,
@@ -33,14 +33,14 @@ impl Random {
     }
 }
 
-/// Returns how many ids are legal, where an op checks them.
+/// Returns the number of legal ids, for an op that checks ids.
 fn legal_ids(op: Op, attrs: &[Attr]) -> Option<i64> {
     op.def().ids.map(|ids| ids(attrs).extent)
 }
 
-/// Returns a graph of one op on inputs, all its results being outputs, and tensors for the inputs.
+/// Returns a graph with one op on inputs, and tensors for the inputs. All results of the op are outputs.
 fn case(op: Op, random: &mut Random) -> Option<(Graph, Vec<Tensor>)> {
-    // No id names an element of an axis without any.
+    // An axis of extent 0 has no elements that an id can name.
     let (attrs, types) = std::iter::repeat_with(|| op.sample(&mut |n| random.below(n)))
         .find(|sampled| sampled.as_ref().is_none_or(|(attrs, _)| legal_ids(op, attrs) != Some(0)))??;
     let mut graph = Graph::new(op.name());
@@ -57,7 +57,7 @@ fn case(op: Op, random: &mut Random) -> Option<(Graph, Vec<Tensor>)> {
             }
         }
     }
-    // Integers index an axis, where an op reads through them.
+    // Integer operands of ops that read by index are positions along an axis.
     let axis = attrs.first().and_then(|a| a.int()).unwrap_or(0);
     let extent =
         types.first().and_then(|t| t.as_tensor()).and_then(|(_, s)| s.position(axis).map(|at| s[at].known().unwrap()));
@@ -91,8 +91,8 @@ fn every_op_evaluates_to_what_its_signature_says() {
     }
 }
 
-/// Asserts that evaluation in f64 and evaluation with error bounds give the same numbers, and that each result, rounded
-/// to its element type, is within its bound.
+/// Asserts that evaluation in f64 and evaluation with error bounds give the same numbers. Asserts too that each
+/// result, rounded to its element type, is within its bound.
 fn assert_same(op: Op, value: &Value<f64>, bound: &Value<Bounded>) {
     match (&value.data, &bound.data) {
         (Data::Real(x), Data::Real(y)) => {
@@ -106,11 +106,12 @@ fn assert_same(op: Op, value: &Value<f64>, bound: &Value<Bounded>) {
         (Data::Int(x), Data::Int(y)) => {
             assert!(x.iter().zip(y).all(|(x, y)| y.is_none() || x == y), "{op}: {x:?} is not {y:?}");
         }
-        _ => panic!("{op}: the carriers differ"),
+        _ => panic!("{op}: the two evaluations have different types of data"),
     }
 }
 
-/// Returns a graph of many ops. Operands are existing values of the type, or inputs if there is none.
+/// Returns a graph with many ops. Each operand is an existing value of its type, or an input if there is no such
+/// value.
 fn graph(random: &mut Random) -> Graph {
     let mut graph = Graph::new(["", "a \"graph\"", "g"][random.below(3)]);
     let ops: Vec<_> = Op::all().collect();

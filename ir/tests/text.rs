@@ -55,7 +55,7 @@ fn elements_are_kept_bit_by_bit() {
     let id = graph.constant(constant).unwrap();
     graph.output("y", id).unwrap();
     for dtype in DType::ALL {
-        // Every 16-bit pattern for the short types is too long for one test: take each 7th.
+        // All 16-bit patterns of the short types would take too long, so every seventh is tested.
         let size = dtype.size();
         let bytes: Vec<u8> = if dtype == DType::Bool {
             vec![0, 1, 1]
@@ -136,7 +136,7 @@ fn what_grows_without_bound_is_refused_before_it_does() {
         let text = format!("(graph \"g\" {bodies} (output y (while large s0 x :most {most})))");
         assert!(told(&text).contains("nodes"), "{most}");
     }
-    // Each body names the one before four times: 4^40 nodes.
+    // Each body names the previous one four times, which would be 4^40 nodes.
     let nested: String = (1..40)
         .map(|n| {
             let below = n - 1;

@@ -1,4 +1,4 @@
-//! A small transformer, built from composites and from primitives, through the interpreter.
+//! Runs a small transformer in the interpreter, made of composites and made of primitives.
 
 use std::collections::BTreeMap;
 
@@ -125,13 +125,14 @@ fn bounds_stay_useful_through_a_layer() {
     let graph = transformer(&Sizes { tokens: 6, hidden: 32 }, 1, true);
     let values = values(&graph);
     let bounded = interpret::<Bounded>(&graph, &|name| values.get(name).cloned()).unwrap();
-    let Data::Real(y) = &bounded[0].data else { panic!("a float output") };
+    let Data::Real(y) = &bounded[0].data else { panic!("the output is not a float") };
     let widest = y.iter().fold(0.0, |m: f64, y| m.max(y.err));
-    // The results are about 1.
+    // The results are about 1, so these bounds are moderate.
     assert!(widest > 1e-7 && widest < 5e-2, "{widest}");
 }
 
-/// Without a mask, only infinities of the operands make a row of scores that are all −∞: its softmax is NaN, as the primitives say.
+/// Without a mask, all scores of a row are −∞ only if operands contain infinities. Then the softmax of the row is
+/// NaN, for the composite and for the primitives.
 #[test]
 fn a_row_of_scores_of_minus_infinity_is_nan_without_a_mask() {
     let ty = Type::tensor(DType::F64, &[1, 1, 2]);

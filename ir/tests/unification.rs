@@ -13,7 +13,7 @@ fn f32s(dims: &[usize]) -> Type {
     Type::tensor(DType::F32, dims)
 }
 
-/// Returns the result type, or the error.
+/// Returns the type of the result, or the error message.
 fn infer(signature: &Signature, attrs: &[Attr], operands: &[Type]) -> Result<String, String> {
     let operands: Vec<_> = operands.iter().collect();
     signature.infer(attrs, &operands).map(|t| t.to_string()).map_err(|m| m.describe(&signature.scope))
@@ -44,7 +44,7 @@ fn floors_and_remainders_are_computed_and_never_solved() {
 
 #[test]
 fn two_unknowns_are_put_off() {
-    // Neither (* G R) nor A.. B.. can be solved before what comes after them.
+    // Neither (* G R) nor A.. B.. has a single solution until later operands are known.
     let grouped = signature("(F float) F[(* G R) D] F[G D] -> F[R]", &[]);
     assert_eq!(infer(&grouped, &[], &[f32s(&[6, 4]), f32s(&[2, 4])]), Ok("f32[3]".into()));
     assert!(infer(&grouped, &[], &[f32s(&[6, 4]), f32s(&[4, 4])]).is_err());
@@ -63,7 +63,7 @@ fn variables_are_one_thing() {
     assert_eq!(wrong, Err("K is 4 in one place and 5 in another".into()));
     let ints = infer(&matmul, &[], &[f32s(&[3, 4]), Type::tensor(DType::I32, &[4, 6])]);
     assert_eq!(ints, Err("element type i32 does not fit float".into()));
-    assert_eq!(infer(&matmul, &[], &[f32s(&[3, 4])]), Err("2 operands wanted, 1 given".into()));
+    assert_eq!(infer(&matmul, &[], &[f32s(&[3, 4])]), Err("the op takes 2 operands, but 1 are given".into()));
 }
 
 #[test]

@@ -206,7 +206,7 @@ def test_costs_that_are_none_are_refused(tmp_path):
         ("empty.graph", b"", "error"),
         ("binary.graph", b"\xff\xfe\x00", "it is not text"),
         ("language.gguf", b"GGUF", "language model"),
-        ("two.graph", b'(graph "a")\n(graph "b")', "not one graph"),
+        ("two.graph", b'(graph "a")\n(graph "b")', "not a single graph"),
         ("open.graph", b'(graph "a"', "error"),
         ("unknown.graph", b'\n(graph "a" (input x f32[2]) (output y (nop x)))', r"unknown.graph:2: .*nop"),
     ],

@@ -1,4 +1,4 @@
-//! Applies a recipe to an e-graph: the one place that makes nodes for a match and unites classes.
+//! Applies a recipe to an e-graph. Only this module makes nodes for a match and unites classes.
 
 use egg::Id;
 use smallvec::SmallVec;
@@ -13,7 +13,7 @@ use crate::{
 
 /// The effect of applying a recipe.
 pub(crate) struct Made {
-    /// The node of each instruction, and the class that it is in.
+    /// The node of each instruction, and its class.
     pub nodes: SmallVec<[(InternedNode, Id); 4]>,
     /// Whether classes were united or nodes made.
     pub changed: bool,
@@ -29,18 +29,18 @@ pub(crate) fn variables<'m>(compiled: &'m Compiled, found: &'m Match) -> impl It
     compiled.pattern().tensors.iter().map(|tensor| found.classes[*tensor])
 }
 
-/// Returns whether a rule skips a class that it could match. A value that is known to be one number has no better form,
-/// and rules would spell it as sums and products. A rule that gathers constants also skips values that are computed at
-/// load time: sums of ten constants have too many orders to search.
+/// Returns whether a rule skips a class that it could match. A class with one known number needs no other form; rules
+/// would only express it as sums and products. A rule that gathers constants also skips values that are computed at
+/// load time, because a sum of ten constants has too many orders to search.
 pub(crate) fn is_exempt(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
     let one_root = compiled.pattern().roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
     let data = &egraph[class].data;
     one_root && (data.scalar.is_some() || data.constant && compiled.pattern().gathers_constants())
 }
 
-/// Makes the nodes of a recipe and unites its tops with the roots. `None` where a value would be computed from itself:
-/// that is never the cheapest form of it, and rules follow such a circle without end (0 = 0·2 = 0·4 …). TENSAT calls
-/// this cycle filtering.
+/// Makes the nodes of a recipe and unites its top nodes with the roots. Returns `None` if a value would be computed
+/// from itself. Such a form is never the cheapest, and rules would rewrite the cycle endlessly (0 = 0·2 = 0·4 …).
+/// TENSAT calls this cycle filtering.
 pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: &Recipe) -> Option<Made> {
     let root = egraph.find(roots[0]);
     egraph.analysis.rank = egraph[root].data.rank;
@@ -50,7 +50,7 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
         let children = instr.args.iter().map(|arg| match arg {
             Ref::Class(n) => egraph.find(variables[*n]),
             Ref::Instr(n) => egraph.find(nodes[*n].1),
-            Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
+            Ref::Number(_) => unreachable!("a right side has no number without an element type"),
         });
         let node = InternedNode { head: instr.head, op: egraph.analysis.op(instr.head), children: children.collect() };
         let node = known_order(egraph, node);
@@ -67,15 +67,15 @@ pub(crate) fn make(egraph: &mut EGraph, roots: &[Id], variables: &[Id], recipe: 
             Ref::Class(n) if hides_rounding(egraph, *root, variables[*n]) => continue,
             Ref::Class(n) => variables[*n],
             Ref::Instr(n) => nodes[*n].1,
-            Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
+            Ref::Number(_) => unreachable!("a right side has no number without an element type"),
         };
         changed |= egraph.union(*root, top);
     }
     Some(Made { nodes, changed })
 }
 
-/// Returns whether an observed class would be united with one that rules other than `exact` ones may have changed. An
-/// example is a sum of one element, which is that element.
+/// Returns whether an observed class would be united with a class that rules other than `exact` ones may have
+/// changed. For example, a sum of one element would be united with this element.
 fn hides_rounding(egraph: &EGraph, root: Id, top: Id) -> bool {
     let top = &egraph[top];
     egraph[root].data.observer.is_some()
@@ -84,8 +84,8 @@ fn hides_rounding(egraph: &EGraph, root: Id, top: Id) -> bool {
         && top.nodes.iter().all(|node| node.op.hands_on())
 }
 
-/// Returns a node with its first two operands swapped, if the op is commutative and only that form exists. Nothing
-/// would record that both forms are equal, and each op above them would exist for either.
+/// Returns a node with its first two operands swapped, if the op is commutative and only the swapped node exists.
+/// Otherwise both nodes would be in separate classes, and each op above them would exist twice.
 fn known_order(egraph: &EGraph, node: InternedNode) -> InternedNode {
     if !node.op.def().commutative || egraph.lookup(node.clone()).is_some() {
         return node;

@@ -1,4 +1,4 @@
-//! Instances of terms as nodes of a graph.
+//! Adds instances of terms to a graph.
 
 use eutectic_ir::{Attr, Graph, GraphError, NodeId, Op};
 
@@ -7,13 +7,13 @@ use crate::{
     instantiate::{NodeRecipe, Ref},
 };
 
-/// Adds an op with all of its attributes.
+/// Adds an op, given all of its attributes.
 pub(crate) fn apply(graph: &mut Graph, op: Op, attrs: &[Attr], operands: &[NodeId]) -> Result<NodeId, GraphError> {
     let attrs: Vec<(&str, Attr)> = op.def().attrs.iter().map(|d| d.name).zip(attrs.iter().cloned()).collect();
     graph.apply(op, operands, &attrs)
 }
 
-/// Adds instructions to a graph.
+/// Adds the nodes of instructions to a graph. `classes` are the values of the rule's tensor variables.
 pub(crate) fn insert(
     graph: &mut Graph,
     facts: &Facts,
@@ -28,11 +28,11 @@ pub(crate) fn insert(
     Ok(nodes)
 }
 
-/// Returns the node that an instruction reads.
+/// Returns the graph node that a reference stands for.
 pub(crate) fn node_of(r: Ref, classes: &[NodeId], nodes: &[NodeId]) -> NodeId {
     match r {
         Ref::Class(n) => classes[n],
         Ref::Instr(n) => nodes[n],
-        Ref::Number(_) => unreachable!("numbers stay open only where a pattern is compiled"),
+        Ref::Number(_) => unreachable!("instances have no number without an element type"),
     }
 }

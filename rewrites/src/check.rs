@@ -1,9 +1,9 @@
-//! Checks that a rule can be loaded: its sides have one type, the left side determines everything on the right, and it
-//! does not match its own result forever.
+//! Checks that a rule can be loaded. Its sides must have the same type, the left side must determine everything on
+//! the right, and the rule must not match its own result endlessly.
 //!
 //! All checks run the engine's own code on samples, so that a rule that loads also works. The embedded packs are not
-//! checked when they load, because a test checks them. `forms.txt` lists the draws from which their left sides are
-//! compiled.
+//! checked when they are loaded, because a test checks them. `forms.txt` lists the samples from which their left
+//! sides are compiled.
 
 use egg::Id;
 use eutectic_ir::{
@@ -28,28 +28,28 @@ use crate::{
     sample::{Generic, Sample, draw},
 };
 
-/// The number of samples with a well-typed left side that are drawn.
+/// The number of samples with a well-typed left side that are drawn for a rule.
 const SAMPLES: usize = 4;
-/// The number of samples if the legal form of the left side may differ between samples.
+/// The number of samples if samples may need different legal forms of the left side.
 const MANY_SAMPLES: usize = 12;
-/// The most legal forms of one left side.
+/// The maximal number of legal forms of one left side.
 const MOST_FORMS: usize = 8;
 /// The maximal number of draws.
 const ATTEMPTS: u64 = 3000;
 /// The maximal number of draws of samples with few axes.
 const NARROW_ATTEMPTS: u64 = 200;
 
-/// A rule, typed and compiled.
+/// A rule with its samples and its compiled left sides.
 struct Typed {
     samples: Vec<(Draw, Sample)>,
-    /// The legal forms of the left side, each with the number of its sample.
+    /// The legal forms of the left side, each with the index of its sample.
     forms: Vec<(Compiled, usize)>,
 }
 
 /// Types and compiles a rule, and checks that it works.
 ///
 /// # Errors
-/// The first fault for which a parsed rule is refused.
+/// The first fault of the parsed rule.
 pub(crate) fn checked(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
     let Typed { samples, forms } = typed(rule)?;
     let samples: Vec<Sample> = samples.into_iter().map(|(_, sample)| sample).collect();
@@ -62,10 +62,10 @@ pub(crate) fn checked(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
     Ok(forms.into_iter().map(|(form, _)| form).collect())
 }
 
-/// Types and compiles a rule that is known to work.
+/// Types and compiles a rule without checking that it works, for rules that were checked before.
 ///
 /// # Errors
-/// If its left side cannot be typed or compiled.
+/// If the rule's left side cannot be typed or compiled.
 pub(crate) fn trusted(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
     Ok(typed(rule)?.forms.into_iter().map(|(form, _)| form).collect())
 }
@@ -83,8 +83,8 @@ fn typed(rule: Arc<Rule>) -> Result<Typed, LangError> {
     }
     let mut forms = forms(&rule, &mut facts, &samples)?;
     if forms[0].1.inserted() > 0 {
-        // If the legal form contains inserted views, samples with fewer axes may not need these. They then have a
-        // separate form.
+        // The legal form contains inserted views. Samples with fewer axes may not need them, and then have a separate
+        // form.
         samples = self::samples(&rule, &mut facts, MANY_SAMPLES).0;
         samples.extend(narrow_samples(&rule, &mut facts));
         forms = self::forms(&rule, &mut facts, &samples)?;
@@ -101,7 +101,7 @@ fn typed(rule: Arc<Rule>) -> Result<Typed, LangError> {
 /// Checks that a rule defines an op for each element type that the op's signature admits, and returns its forms.
 ///
 /// # Errors
-/// As [`checked`], and if the right side has another type or none for an element type.
+/// The errors of [`checked`], and an error if the right side has another type or none for an element type.
 pub(crate) fn defining(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
     let forms = checked(rule)?;
     let rule = forms[0].rule.clone();
@@ -110,7 +110,7 @@ pub(crate) fn defining(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
         let SlotKind::DType(class) = kind else { continue };
         for dtype in class.members() {
             let mut bound = Bindings::default();
-            // The slot is open.
+            // The bindings are empty, so binding cannot fail.
             let _ = bound.bind(slot, Bound::DType(dtype));
             let drawn = (0..NARROW_ATTEMPTS).filter_map(|seed| draw(&rule, &mut Generic::new(seed), bound.clone()));
             let (mut tried, mut best) = (0, Outcome::NoMatch);
@@ -127,8 +127,8 @@ pub(crate) fn defining(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
                 }
             }
             if tried > 0 && best != Outcome::Fine {
-                let message = format!("the definition has no value where {} = {dtype}", rule.scope.name(slot));
-                let help = "declare the element types for which it has one, such as (F float)";
+                let message = format!("the definition has no value for {} = {dtype}", rule.scope.name(slot));
+                let help = "declare the element types for which it has a value, such as (F float)";
                 return Err(refuse(&rule, rule.roots[0].span.clone(), message, help));
             }
         }
@@ -136,7 +136,8 @@ pub(crate) fn defining(rule: Arc<Rule>) -> Result<Vec<Compiled>, LangError> {
     Ok(forms)
 }
 
-/// Tries a form of the left side on all samples. It must match at least one of them, with a right side.
+/// Tries a form of the left side on all samples. It must match at least one of them, and the right side must have a
+/// value there.
 fn tried(form: &Compiled, samples: &[Sample], own: usize) -> Result<(), LangError> {
     let mut best = Outcome::NoMatch;
     for sample in samples {
@@ -146,13 +147,18 @@ fn tried(form: &Compiled, samples: &[Sample], own: usize) -> Result<(), LangErro
     match best {
         Outcome::Fine => Ok(()),
         Outcome::NoMatch => {
-            let message = format!("the left side does not match an instance of itself, where {values}");
-            Err(refuse(rule, rule.roots[0].span.clone(), message, "write it in legal form, which `eutectic ops` shows"))
+            let message = format!("the left side does not match an instance of itself with {values}");
+            Err(refuse(
+                rule,
+                rule.roots[0].span.clone(),
+                message,
+                "write the left side in legal form, which `eutectic ops` shows",
+            ))
         }
         Outcome::NoInstance => {
-            let message = format!("the right side has no instance where {values}");
+            let message = format!("the right side has no value for {values}");
             let help =
-                "an attribute of it has no value, because of an inexact quotient or a number where an integer must be";
+                "check its attributes: a quotient may be inexact, or an integer attribute may get another number";
             Err(refuse(rule, rule.roots[0].span.clone(), message, help))
         }
     }
@@ -161,16 +167,16 @@ fn tried(form: &Compiled, samples: &[Sample], own: usize) -> Result<(), LangErro
 /// The outcome of matching a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// The left side does not match: it has another form, or a number that the element type cannot represent.
+    /// The left side does not match: the sample has another form, or a number that the element type cannot represent.
     NoMatch,
     /// The right side has no value.
     NoInstance,
-    /// Both sides have one type.
+    /// Both sides have the same type.
     Fine,
 }
 
-/// Returns the legal forms of the left side in the samples, each with a sample. The form with the most inserted views
-/// comes first.
+/// Returns the legal forms of the left side in the samples, each with the index of a sample. The form with the most
+/// inserted views comes first.
 fn forms(rule: &Rule, facts: &mut Facts, samples: &[(Draw, Sample)]) -> Result<Vec<(usize, Pattern)>, LangError> {
     let mut forms: Vec<(usize, Pattern)> = Vec::new();
     for (at, (_, sample)) in samples.iter().enumerate() {
@@ -185,7 +191,7 @@ fn forms(rule: &Rule, facts: &mut Facts, samples: &[(Draw, Sample)]) -> Result<V
 
 type Complaint = (String, std::ops::Range<usize>);
 
-/// Draws samples whose left side is well typed, the most generic first. Returns also the last type error of the others.
+/// Draws samples whose left side is well typed, the most generic first. Also returns the last type error of other samples.
 fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<(Draw, Sample)>, Option<Complaint>) {
     let (mut samples, mut problem) = (Vec::new(), None);
     for seed in 0..ATTEMPTS {
@@ -202,8 +208,8 @@ fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<(Draw, Sample)>
     (samples, problem)
 }
 
-/// Returns samples with an empty sequence of dims: one for each sequence, and one in which all are empty. These need no
-/// inserted views, and random draws would rarely find them.
+/// Returns samples with empty sequences of dims: one for each sequence, and one in which all are empty. They need no
+/// inserted views, and random draws rarely find them.
 fn narrow_samples(rule: &Rule, facts: &mut Facts) -> Vec<(Draw, Sample)> {
     let is_sequence = |slot: &usize| rule.scope.variables[*slot].1 == SlotKind::Dims;
     let sequences: Vec<usize> = (0..rule.scope.variables.len()).filter(is_sequence).collect();
@@ -234,7 +240,7 @@ fn left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<(), Option<Co
         let instr = builder.instrs[*at].clone();
         let types: Vec<TypeId> = instr.args.iter().map(|arg| type_of(&builder, *arg)).collect();
         if builder.facts.is_legal(instr.head, &types) {
-            return Err(Some(("its left side is in legal form already".into(), rule.roots[0].span.clone())));
+            return Err(Some(("the left side is in legal form already".into(), rule.roots[0].span.clone())));
         }
     }
     Ok(())
@@ -255,7 +261,8 @@ fn type_of(builder: &Instantiator<'_>, arg: Ref) -> TypeId {
     }
 }
 
-/// Checks the right side on a sample of the left, bound from scratch as a match would be.
+/// Checks the right side on a sample of the left side. Its variables are bound from the left side alone, as in a
+/// match.
 fn right(compiled: &Compiled, sample: &Sample) -> Result<Outcome, LangError> {
     let rule = &compiled.rule;
     let Some((mut egraph, sight)) = instance(compiled, sample) else { return Ok(Outcome::NoMatch) };
@@ -289,13 +296,13 @@ fn right(compiled: &Compiled, sample: &Sample) -> Result<Outcome, LangError> {
     }
 }
 
-/// Returns the values of a sample, for messages.
+/// Returns the types in a sample, for messages.
 fn shown(rule: &Rule, sample: &Sample) -> String {
     let tensors = rule.tensors().zip(&sample.types).map(|((v, ..), ty)| format!("{} : {ty}", v.name));
     tensors.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns an e-graph with the left side of a sample in legal form, and the match as the guard sees it.
+/// Returns an e-graph with the left side of a sample in legal form, and its match as the guard needs it.
 fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     let mut egraph = EGraph::new(Facts::default());
     let leaves = leaves(&compiled.rule, sample, &mut egraph);
@@ -325,7 +332,7 @@ fn instance(compiled: &Compiled, sample: &Sample) -> Option<(EGraph, Sight)> {
     sight.map(|s| (egraph, s))
 }
 
-/// Returns a leaf for each tensor variable.
+/// Adds a leaf for each tensor variable.
 fn leaves(rule: &Rule, sample: &Sample, egraph: &mut EGraph) -> Vec<Id> {
     let mut leaves = Vec::new();
     for ((variable, ..), ty) in rule.tensors().zip(&sample.types) {
@@ -336,8 +343,8 @@ fn leaves(rule: &Rule, sample: &Sample, egraph: &mut EGraph) -> Vec<Id> {
     leaves
 }
 
-/// Returns the leaf for a tensor variable: a parameter if it must be constant, a number if it must be near one, and
-/// otherwise an input.
+/// Returns the leaf for a tensor variable: a parameter if the variable must be constant, a number if it must be near
+/// a number, and otherwise an input.
 pub(crate) fn leaf(variable: &Variable, name: &str, ty: &Type) -> (Op, Attrs) {
     let (op, attrs) = match (variable.wanted, ty) {
         (Some(Wanted { value: x, .. }), Type::Tensor(dtype, shape)) => {
@@ -355,14 +362,14 @@ pub(crate) fn leaf(variable: &Variable, name: &str, ty: &Type) -> (Op, Attrs) {
     (Op::named(op).expect("the op table has an op for each leaf"), attrs)
 }
 
-/// Adds the nodes of instructions.
+/// Adds the nodes of instructions to an e-graph.
 pub(crate) fn add(egraph: &mut EGraph, instrs: &[crate::instantiate::NodeRecipe], leaves: &[Id]) -> Vec<Id> {
     let mut ids: Vec<Id> = Vec::new();
     for instr in instrs {
         let children = instr.args.iter().map(|arg| match arg {
             Ref::Class(n) => leaves[*n],
             Ref::Instr(n) => ids[*n],
-            Ref::Number(_) => unreachable!("numbers stay open on left sides only"),
+            Ref::Number(_) => unreachable!("a side in legal form has no number without an element type"),
         });
         let node = InternedNode { head: instr.head, op: egraph.analysis.op(instr.head), children: children.collect() };
         ids.push(egraph.add(node));
@@ -370,7 +377,8 @@ pub(crate) fn add(egraph: &mut EGraph, instrs: &[crate::instantiate::NodeRecipe]
     ids
 }
 
-/// Runs the rule on its own right side: one that keeps growing feeds itself.
+/// Runs the rule on its own right side. Fails if the rule does not saturate, because it then matches its own result
+/// endlessly.
 fn self_feeding(compiled: &Compiled, sample: &Sample) -> Result<(), LangError> {
     let Some((mut source, sight)) = instance(compiled, sample) else { return Ok(()) };
     let Ok(bindings) = guard(&compiled.rule, compiled.pattern(), &mut source.analysis, &sight) else { return Ok(()) };
@@ -440,7 +448,7 @@ pub(crate) fn unused(compiled: &Compiled) -> Vec<(String, std::ops::Range<usize>
         .collect()
 }
 
-/// Returns the number of nodes of a left side.
+/// Returns the number of op nodes of a left side.
 pub(crate) fn size(pattern: &Pattern) -> usize {
     pattern.nodes.iter().filter(|n| matches!(n, Pat::Op { .. })).count()
 }

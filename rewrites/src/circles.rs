@@ -1,4 +1,4 @@
-//! Finds sets of rules that do not terminate together, because each rewrites the result of another.
+//! Finds sets of rules that do not terminate together because each of them rewrites the result of another.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,17 +14,18 @@ use crate::{
     sample::{Generic, draw},
 };
 
-/// Instances of each rule.
+/// The number of instances of each rule.
 const INSTANCES: usize = 2;
 /// The maximal number of draws.
 const DRAWS: u64 = 60;
-/// The limits for a graph of one instance. A terminating set of rules takes a tenth of them.
+/// The limits for a graph of one instance. Terminating rules reach about a tenth of them.
 const LIMITS: EngineLimits = EngineLimits { applications: usize::MAX, nodes: 120, iterations: 40, matches: 600 };
-/// The number of rules with the most matches that are named.
+/// The maximal number of rules that a finding names, those with the most matches.
 const NAMED: usize = 4;
 
-/// Runs all rules on instances of each rule's left side, both unchanged and with scaled operands. A scale that almost
-/// cancels an extent lets rounding create cycles. Returns one finding per non-terminating set of rules.
+/// Runs all rules on instances of each rule's left side, with unchanged and with scaled operands. If a scale almost
+/// cancels a factor such as √n, rounding may make rules cycle. Returns one finding for each set of rules that does
+/// not terminate.
 pub fn circles(rules: &RuleSet) -> Vec<Lint> {
     let probes: Vec<Probe> = rules.probes().collect();
     let mut seen: BTreeSet<Vec<Arc<str>>> = BTreeSet::new();
@@ -36,8 +37,8 @@ pub fn circles(rules: &RuleSet) -> Vec<Lint> {
         names.sort();
         if seen.insert(names) {
             let message = format!(
-                "on its own left side the rules do not come to rest ({stop}): {}; let one of them make what the others do \
-                 not take up, or say (once)",
+                "these rules do not terminate on this rule's left side ({stop}): {}; let one of them make a form that \
+                 the others do not match, or add (once)",
                 shown.join(", ")
             );
             lints.push(Lint::of(probe.rule(), message));
@@ -46,8 +47,8 @@ pub fn circles(rules: &RuleSet) -> Vec<Lint> {
     lints
 }
 
-/// Returns why the rules stop on an instance without termination, and the rules with the most matches; `None` if they
-/// terminate.
+/// Returns the limit that stops the rules on an instance, and the rules with the most matches. Returns `None` if the
+/// rules terminate.
 fn circle(probe: &Probe, rules: &RuleSet) -> Option<(&'static str, Vec<RuleStatistics>)> {
     let instance = |seed| {
         let sample = draw(probe.rule(), &mut Generic::new(seed), Bindings::default())?;
@@ -69,7 +70,7 @@ fn circle(probe: &Probe, rules: &RuleSet) -> Option<(&'static str, Vec<RuleStati
     })
 }
 
-/// Returns the graph with each floating input multiplied by the root of its last extent, or by the inverse.
+/// Returns the graph with each floating input multiplied by √n or 1/√n, where n is its last extent.
 fn scaled(graph: &Graph) -> Result<Graph, GraphError> {
     let mut scaled = Graph::new(graph.name.clone());
     let mut at: Vec<NodeId> = Vec::with_capacity(graph.len());

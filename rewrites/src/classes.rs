@@ -1,8 +1,9 @@
-//! Converts a saturated e-graph to plain data, numbered by structure.
+//! Converts a saturated e-graph to plain data, with classes numbered by structure.
 //!
-//! The numbers come from hashes of the classes' structure (type, nodes, and the nodes below), refined until no more
-//! classes are distinguished, and from a walk down from the outputs in the order of these hashes. They depend neither
-//! on the ids of the e-graph nor on the order in which rules ran.
+//! A class is hashed from its structure: its type, its nodes, and the hashes of their operands. The hashes are
+//! refined until no more classes are distinguished. The numbers follow from a walk from the outputs to their
+//! operands, in the order of these hashes. So they depend neither on the ids of the e-graph nor on the order in which
+//! rules ran.
 
 use std::hash::{Hash, Hasher};
 
@@ -22,15 +23,15 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The classes as plain data, with their classes and nodes in the e-graph.
+/// The classes as plain data, and the corresponding classes and nodes of the e-graph.
 pub(crate) struct Extracted {
     pub classes: EClasses,
     pub number: FxHashMap<Id, ClassId>,
-    /// The nodes of the e-graph in the order of each class.
+    /// The nodes of the e-graph, in the order of the nodes of each class.
     pub nodes: Vec<Vec<InternedNode>>,
 }
 
-/// The nodes that can be chosen: legal, and with operands that can be computed.
+/// The nodes that a plan may choose: legal ones whose operands can be computed.
 struct Usable {
     nodes: FxHashMap<Id, Vec<InternedNode>>,
     order: Vec<Id>,
@@ -88,7 +89,7 @@ impl Usable {
     fn of(egraph: &EGraph, outputs: &[Id]) -> Usable {
         let mut order = Vec::new();
         let mut seen: FxHashSet<Id> = FxHashSet::default();
-        // Several outputs may be one class.
+        // Outputs of the same class are visited once.
         let mut open: Vec<Id> = outputs.iter().copied().filter(|output| seen.insert(*output)).collect();
         let mut nodes: FxHashMap<Id, Vec<InternedNode>> = FxHashMap::default();
         while let Some(class) = open.pop() {
@@ -113,10 +114,10 @@ impl Usable {
         usable
     }
 
-    /// Removes nodes whose operands no choice computes, as legal forms are missing below.
+    /// Removes nodes with an operand that cannot be computed, because it depends on values without a legal form.
     fn drop_uncomputable(&mut self, egraph: &EGraph) {
         let mut computable: FxHashSet<Id> = FxHashSet::default();
-        // For each class, the nodes that read it, once per read. For each node, the number of pending reads.
+        // The nodes that read each class, once for each operand, and the number of uncomputed operands of each node.
         let mut readers: FxHashMap<Id, Vec<(Id, usize)>> = FxHashMap::default();
         let mut waiting: FxHashMap<(Id, usize), usize> = FxHashMap::default();
         let mut open: Vec<Id> = Vec::new();
@@ -146,7 +147,7 @@ impl Usable {
     }
 }
 
-/// Keeps one of several nodes that differ only in their observers.
+/// Keeps one node of those that differ only in their observers.
 fn once_each(egraph: &EGraph, nodes: &mut Vec<InternedNode>) {
     let mut seen = FxHashSet::default();
     let facts = &egraph.analysis;
@@ -164,8 +165,8 @@ fn hash_of(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Returns the op and the hash of each head. The hash uses the op's name, because op numbers depend on the order of the
-/// table.
+/// Returns the op and a hash of each head. The hash contains the op's name, because the op's number depends on the
+/// order of the table.
 fn head_hashes(egraph: &EGraph) -> Vec<(Op, u64)> {
     let facts = &egraph.analysis;
     let of = |n: u32| {
@@ -179,8 +180,9 @@ fn head_hashes(egraph: &EGraph) -> Vec<(Op, u64)> {
     (0..facts.heads() as u32).map(of).collect()
 }
 
-/// Returns a hash for each class, of its type and its nodes with the hashes of their operands. Operands come first.
-/// Classes in a cycle are hashed in rounds, starting from their types, until no more of them are distinguished.
+/// Returns a hash for each class from its type and its nodes with the hashes of their operands. Operands are hashed
+/// first. Classes in a cycle are hashed in rounds, starting from their types, until no more of them are
+/// distinguished.
 fn hashes(egraph: &EGraph, usable: &Usable, heads: &[(Op, u64)]) -> FxHashMap<Id, u64> {
     let place: FxHashMap<Id, usize> = usable.order.iter().enumerate().map(|(n, c)| (*c, n)).collect();
     let nodes: Vec<Vec<(u64, Vec<usize>)>> = usable
@@ -225,7 +227,7 @@ fn hashes(egraph: &EGraph, usable: &Usable, heads: &[(Op, u64)]) -> FxHashMap<Id
     usable.order.iter().copied().zip(hashes).collect()
 }
 
-/// A walk down from the outputs: operands before users, nodes in structural order.
+/// A walk from the outputs to their operands. Operands come before users, and nodes are in structural order.
 struct Walk {
     order: Vec<Id>,
     number: FxHashMap<Id, ClassId>,
@@ -237,7 +239,7 @@ impl Walk {
         let mut walk = Walk { order: Vec::new(), number: FxHashMap::default(), sorted: FxHashMap::default() };
         let mut entered: FxHashSet<Id> = FxHashSet::default();
         for output in outputs {
-            // (class, children still to visit), because programs are deeper than the stack.
+            // A stack of classes, each with its unvisited children. Recursion would overflow on deep programs.
             let mut stack: Vec<(Id, Vec<Id>)> = Vec::new();
             if entered.insert(*output) {
                 stack.push((*output, walk.enter(*output, usable, hashes, heads)));
@@ -260,7 +262,7 @@ impl Walk {
         walk
     }
 
-    /// Sorts the nodes of a class. Returns its operands, the last one first.
+    /// Sorts the nodes of a class. Returns their operands in reverse order.
     fn enter(&mut self, class: Id, usable: &Usable, hashes: &FxHashMap<Id, u64>, heads: &[(Op, u64)]) -> Vec<Id> {
         let mut nodes = usable.nodes[&class].clone();
         nodes.sort_by_cached_key(|n| {
@@ -274,8 +276,8 @@ impl Walk {
     }
 }
 
-/// Returns the nodes of the program that each class stems from, in their order: those in it, else the one of the match
-/// that made it.
+/// Returns for each class the program's nodes from which it stems, in program order: those in the class, or else the
+/// node whose match made the class.
 fn sources(
     egraph: &EGraph,
     number: &FxHashMap<Id, ClassId>,
@@ -293,7 +295,7 @@ fn sources(
     sources
 }
 
-/// Returns the bundles: nodes that one application made or offered, if they are choices in several classes.
+/// Returns the bundles: sets of nodes that one rule application made, if they are choices in several classes.
 fn bundles(
     egraph: &EGraph,
     log: &Log,

@@ -1,4 +1,4 @@
-//! Declares the ops of files: each becomes a row of the op table and a rule that defines it.
+//! Declares the ops of files. Each op becomes a row of the op table and a rule that defines it.
 
 use eutectic_ir::{
     Op,
@@ -19,10 +19,10 @@ use crate::{
     rule::Rule,
 };
 
-/// The ops, rules and errors that the declarations of files give.
+/// The result of declaring ops: the known ops, the defining rules, and errors.
 #[derive(Default)]
 pub(crate) struct DeclaredOps {
-    /// The ops that rules and graphs may name from here on.
+    /// The ops that rules and graphs may name after these declarations.
     pub known: Known,
     /// The rules that define the new ops.
     pub rules: Vec<Arc<Compiled>>,
@@ -30,8 +30,7 @@ pub(crate) struct DeclaredOps {
     pub errors: Vec<LangError>,
 }
 
-/// Declares ops, each after the ops that its definition uses. They may use each other across files, and the `given`
-/// ops.
+/// Declares ops, each after the ops in its definition. Definitions may use the `given` ops, and ops of other files.
 pub(crate) fn declare(forms: &[(&Source, &Sexp)], given: &Ops, proofs: &Proofs) -> DeclaredOps {
     let mut reader = Declarations {
         forms: BTreeMap::new(),
@@ -55,21 +54,22 @@ pub(crate) fn declare(forms: &[(&Source, &Sexp)], given: &Ops, proofs: &Proofs) 
     reader.done
 }
 
-/// The most built-in ops to which a definition may expand: a chain of ops that each use the one before twice doubles at
-/// every level.
+/// The maximal number of built-in ops to which a definition may expand. Without a limit, a chain of ops that each use
+/// the one before twice would expand exponentially.
 const MOST_OPS: usize = 10_000;
 
 struct Declarations<'s> {
-    /// The declarations that are still to be processed.
+    /// The declarations that are not yet processed.
     forms: BTreeMap<&'s str, OpForm<'s>>,
-    /// The ops whose definitions are being processed, the outermost one first.
+    /// The ops whose definitions are being processed, outermost first.
     open: Vec<&'s str>,
     proofs: &'s Proofs,
     done: DeclaredOps,
 }
 
 impl<'s> Declarations<'s> {
-    /// Adds a declaration unless its name is taken, and returns the name. A repeated equal declaration is accepted.
+    /// Adds a declaration and returns its name, or records an error if the name is taken. A repeated equal
+    /// declaration is accepted.
     fn take(&mut self, form: OpForm<'s>) -> Option<&'s str> {
         if self.is_known(&form) {
             return None;
@@ -83,7 +83,7 @@ impl<'s> Declarations<'s> {
             (None, None) => None,
         };
         if let Some(taken) = taken {
-            let help = format!("{taken}; give this one another name");
+            let help = format!("{taken}; give this op another name");
             let message = format!("{}: there is an op of this name already", form.name);
             self.done.errors.push(form.source.error(form.at.clone(), message, help));
             return None;
@@ -103,7 +103,7 @@ impl<'s> Declarations<'s> {
         Some(name)
     }
 
-    /// Returns whether an op with the same declaration, composed of the same ops, is known already.
+    /// Returns whether an op with the same declaration and the same ops in its definition is known already.
     fn is_known(&self, form: &OpForm<'s>) -> bool {
         let ops = &self.done.known.ops;
         let Some(known) = ops.named(form.name).and_then(Op::declared) else { return false };
@@ -111,7 +111,7 @@ impl<'s> Declarations<'s> {
         known.text == form.form.to_string() && known.uses.iter().all(same)
     }
 
-    /// Declares the op of that name, after the ops that its definition uses.
+    /// Declares the op `name`, after the ops in its definition.
     fn declare(&mut self, name: &'s str) {
         let Some(form) = self.forms.get(name).cloned() else { return };
         self.open.push(name);
@@ -134,7 +134,7 @@ impl<'s> Declarations<'s> {
         match self.made(&form) {
             Ok((op, forms)) => {
                 self.done.rules.extend(forms);
-                // The name is free, as `take` has seen.
+                // The name is free, because `take` has checked it.
                 let _ = self.done.known.ops.add(op);
             }
             Err(errors) => {
@@ -144,13 +144,13 @@ impl<'s> Declarations<'s> {
         }
     }
 
-    /// Records that an op's declaration is wrong, so that its uses are not reported.
+    /// Records that an op's declaration is wrong, so that its uses are not reported as further errors.
     fn broken(&mut self, name: &str) {
         self.forms.remove(name);
         self.done.known.broken.push(name.into());
     }
 
-    /// Returns the op of a declaration, and the rule that defines it.
+    /// Returns the op of a declaration, and the forms of the rule that defines it.
     fn made(&self, form: &OpForm<'s>) -> Result<(Op, Vec<Arc<Compiled>>), Vec<LangError>> {
         let known = &self.done.known;
         let broken = form.parts().any(|part| known.broken.iter().any(|name| name == part));
@@ -196,7 +196,7 @@ impl<'s> Declarations<'s> {
         if definition.size > MOST_OPS {
             let message =
                 format!("cannot declare `{}` because it expands to {} built-in ops", form.name, definition.size);
-            let help = format!("build it of fewer ops; at most {MOST_OPS} are possible");
+            let help = format!("define it by fewer ops; at most {MOST_OPS} are allowed");
             return Err(vec![form.source.error(form.body.span.clone(), message, help)]);
         }
         op.define(definition);
@@ -204,12 +204,12 @@ impl<'s> Declarations<'s> {
     }
 }
 
-/// Returns the documentation of the rule of a definition.
+/// Returns the documentation of the defining rule.
 fn doc_of(form: &OpForm<'_>, doc: &str) -> String {
     if doc.is_empty() { format!("{} is {}", form.name, form.definition()) } else { doc.into() }
 }
 
-/// Returns the type signature of a declaration, and how it is shown.
+/// Returns the type signature of a declaration, and its text.
 fn signature(form: &OpForm<'_>) -> Result<(Signature, String), LangError> {
     let mut scope = Scope::default();
     for (name, _) in &form.attrs {
@@ -242,7 +242,7 @@ fn signature(form: &OpForm<'_>) -> Result<(Signature, String), LangError> {
     Ok((Signature { scope, operands, required, results, relations }, shown))
 }
 
-/// Returns a relation with its attribute variables named as the attributes are.
+/// Returns a relation whose attribute variables are written without `?`, as a signature names attributes.
 fn unmarked(sexp: &Sexp) -> Sexp {
     let all = |items: &[Sexp]| items.iter().map(unmarked).collect();
     let kind = match &sexp.kind {

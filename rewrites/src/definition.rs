@@ -1,4 +1,4 @@
-//! Definitions of declared ops: the right side of a rule, built as a program for given operands.
+//! Definitions of declared ops. The right side of the defining rule is built as a program for given operands.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,36 +21,37 @@ use crate::{
     rule::{OpTerm, Rule, Term, VariableKind},
 };
 
-/// The definition of a declared op: a rule.
+/// The definition of a declared op by a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct OpDefinition {
-    /// The rule, in each legal form of its left side. There is at least one.
+    /// The rule, in each legal form of its left side (at least one).
     pub forms: Vec<Arc<Compiled>>,
-    /// The number of built-in ops that it expands to.
+    /// The number of built-in ops to which the definition expands.
     pub size: usize,
-    /// A cache of programs by operands. Without it, each level of nested definitions would build those of all levels
-    /// below twice.
+    /// A cache of programs by operands. Without it, each level of nested definitions would build the programs of all
+    /// lower levels twice.
     built: Arc<Mutex<FxHashMap<Operands, Built>>>,
 }
 
-/// The attributes and operand types of a call.
+/// The attributes and operand types for which a program is built.
 type Operands = (Vec<Attr>, Vec<Type>);
 
-/// The program of a call, or the reason why there is none.
+/// The program, or the reason why there is none.
 type Built = Result<Arc<Graph>, String>;
 
-/// The most programs that are kept for one op.
+/// The maximal number of cached programs of one op.
 const MOST_BUILT: usize = 256;
 
-/// Returns the rule that defines an op of a file: its left side is the op, and its right side the definition.
+/// Returns the rule that defines a declared op. The left side is the op, and the right side its definition.
 pub fn defining_rule(op: Op) -> Option<&'static Rule> {
     OpDefinition::of(op).map(OpDefinition::rule)
 }
 
 impl OpDefinition {
-    /// Makes the definition that a rule gives, in each legal form of its left side.
+    /// Makes a definition from a rule, given in each legal form of its left side.
     ///
-    /// # Panics If there is no form.
+    /// # Panics
+    /// If there is no form.
     pub fn new(forms: Vec<Arc<Compiled>>) -> OpDefinition {
         let mut definition = OpDefinition { forms, size: 0, built: Arc::default() };
         let size_of = |op: Op| OpDefinition::of(op).map_or(1, |definition| definition.size);
@@ -58,7 +59,7 @@ impl OpDefinition {
         definition
     }
 
-    /// Returns the definition of an op that a file declares.
+    /// Returns the definition of a declared op.
     pub fn of(op: Op) -> Option<&'static OpDefinition> {
         op.definition()?.as_any().downcast_ref()
     }
@@ -106,7 +107,7 @@ impl OpDefinition {
         let (top, _) = builder.term(&rule.roots[0].right, 0, None).map_err(|fault| match fault {
             NoInstance::Wrong { message, .. } => message,
             NoInstance::Inapplicable => {
-                "a value of its definition does not exist for these operands, such as an inexact quotient".into()
+                "the definition has no value for these operands, for example because of an inexact quotient".into()
             }
         })?;
         let instrs = builder.instrs;
@@ -123,7 +124,7 @@ impl Definition for OpDefinition {
         if let Some(known) = built().get(&call) {
             return known.clone();
         }
-        // Built without the lock: definitions that this one uses are built meanwhile.
+        // The lock is released here, because building may build other definitions.
         let graph = self.build(attrs, operands).map(Arc::new);
         let mut built = built();
         if built.len() >= MOST_BUILT {

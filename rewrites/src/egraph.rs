@@ -1,8 +1,8 @@
 //! The e-graph: its nodes, and the facts about its classes.
 //!
-//! Attributes are part of a node's head instead of leaf children. The engine's own matcher reads them there, and the
-//! e-graph needs no class for each axis and epsilon. Heads and types are interned, so that hashing a node never reads a
-//! tensor's bytes, and facts derived for a type serve every repeated layer.
+//! Attributes are part of a node's head, not leaf children. The engine's matcher reads them there, and the e-graph
+//! needs no class for each axis and epsilon. Heads and types are interned. So hashing a node never reads the bytes of
+//! a tensor, and the facts about a type are derived once for all repeated layers.
 
 use std::{fmt, rc::Rc};
 
@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::legal::legal_signature;
 
-/// An interned op with its attributes.
+/// An interned op with its attributes and its observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Head(pub(crate) u32);
 
@@ -34,7 +34,7 @@ pub struct InternedNode {
     pub(crate) head: Head,
     /// The op.
     pub op: Op,
-    /// The classes that it reads.
+    /// The classes of its operands.
     pub children: SmallVec<[Id; 4]>,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for InternedNode {
     }
 }
 
-// The head determines the op; comparing ops would compare their names.
+// Nodes are ordered by head, which determines the op. Comparing ops would compare their names.
 impl Ord for InternedNode {
     fn cmp(&self, other: &InternedNode) -> std::cmp::Ordering {
         self.head.cmp(&other.head).then_with(|| self.children.cmp(&other.children))
@@ -81,46 +81,47 @@ impl Language for InternedNode {
 #[derive(Clone, Debug)]
 pub struct ClassData {
     pub(crate) ty: TypeId,
-    /// Whether it depends on parameters and constants only.
+    /// Whether the value depends on parameters and constants only.
     pub constant: bool,
     /// The common value of all elements, if it is known.
     pub scalar: Option<f64>,
-    /// The discontinuous op that observes its rounding, if there is one. Only `exact` rules apply to an observed value.
+    /// The discontinuous op, if any, whose result depends on how the value is rounded. Only `exact` rules apply to
+    /// such a value.
     pub observer: Option<Op>,
-    /// The first node of the program from which it stems, which gives its order and provenance. The analysis does not
-    /// propagate it to other classes.
+    /// The number of the first program node from which the class stems. It determines order and provenance. The
+    /// analysis does not propagate it to other classes.
     pub(crate) rank: u32,
-    /// The round in which it last changed.
+    /// The round in which the class last changed.
     pub(crate) stamp: u32,
 }
 
 /// A head with the types of its operands.
 type TypedHead = (Head, SmallVec<[TypeId; 4]>);
 
-/// The interners, and the analysis.
+/// The interned heads and types, and the facts derived from them.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// The heads, each with the op that observes the node's rounding. So observed values and others never share a node
-    /// or a class.
+    /// The heads. Each includes the op that observes the node's rounding, so that an observed and an unobserved value
+    /// never share a node or a class.
     heads: IndexSet<(Op, Attrs, Option<Op>), FxBuildHasher>,
     types: IndexSet<Type, FxBuildHasher>,
     inferred: FxHashMap<TypedHead, Result<TypeId, String>>,
     legal: FxHashMap<Op, Option<Rc<Signature>>>,
-    /// The numbers of each element type that are values of classes, in ascending order.
+    /// For each element type, the finite numbers that classes have as values, in ascending order.
     numbers: FxHashMap<DType, Vec<f64>>,
     /// The current round.
     pub(crate) now: u32,
-    /// The rank of new nodes.
+    /// The rank for new nodes.
     pub(crate) rank: u32,
-    /// The first conflict of a merge or a new node. The applier checks before it unites classes, so that a conflict
-    /// means a defect of the applier.
+    /// The first conflict of a merge or of a new node. The applier checks types before it unites classes, so a
+    /// conflict is a defect of the applier.
     pub(crate) alarm: Option<String>,
 }
 
-/// egg's e-graph over our nodes.
+/// egg's e-graph with our nodes and facts.
 pub type EGraph = egg::EGraph<InternedNode, Facts>;
 
-/// Returns the classes that have a node of one of the ops, ascending.
+/// Returns the classes that have a node with one of the ops, in ascending order.
 pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
     let mut classes: Vec<Id> = ops.iter().filter_map(|op| egraph.classes_for_op(op)).flatten().collect();
     classes.sort_unstable();
@@ -128,14 +129,14 @@ pub(crate) fn classes_of(egraph: &EGraph, ops: &[Op]) -> Vec<Id> {
     classes
 }
 
-/// Returns whether nodes of an op keep their observer. A sum does not pass the observer on to its operands, but a rule
-/// may replace it by ops that do.
+/// Returns whether nodes with this op keep their observer. A sum does not hand the observer on to its operands, but a
+/// rule may replace the sum by ops that do.
 fn keeps_observer(op: Op) -> bool {
     op.hands_on() || matches!(op.def().class, Class::Anchor(_) | Class::Composite | Class::Update(..))
 }
 
 impl Facts {
-    /// Returns the op of a node with its attributes.
+    /// Returns the op and the attributes of a node.
     pub fn call(&self, node: &InternedNode) -> (Op, &Attrs) {
         (node.op, self.attrs(node.head))
     }
@@ -145,7 +146,8 @@ impl Facts {
         self.ty(data.ty)
     }
 
-    /// Returns the first problem of a wrong rule: it united values of different types, or made a node without a type.
+    /// Returns the first conflict that a wrong rule caused: it united values of different types, or made a node
+    /// without a type.
     pub fn conflict(&self) -> Option<&str> {
         self.alarm.as_deref()
     }
@@ -154,7 +156,7 @@ impl Facts {
         Head(self.heads.insert_full((op, attrs, None)).0 as u32)
     }
 
-    /// Returns the head of a node that an op observes.
+    /// Returns a head with the same op and attributes for a node whose rounding `observer` observes.
     pub(crate) fn observed(&mut self, head: Head, observer: Option<Op>) -> Head {
         let (op, attrs, _) = &self.heads[head.0 as usize];
         let key = (*op, attrs.clone(), observer.filter(|_| keeps_observer(*op)));
@@ -191,7 +193,7 @@ impl Facts {
         self.heads.len()
     }
 
-    /// Returns the type of a node, worked out once for each head and operand types.
+    /// Returns the type of a node. It is inferred once for each head and operand types.
     pub(crate) fn infer(&mut self, head: Head, operands: &[TypeId]) -> Result<TypeId, String> {
         if let Some(known) = self.inferred.get(&(head, SmallVec::from_slice(operands))) {
             return known.clone();
@@ -206,12 +208,12 @@ impl Facts {
         ty
     }
 
-    /// Returns the legal form of an op, if it is narrower than its signature.
+    /// Returns the signature of an op's legal forms, if it is narrower than its signature.
     pub(crate) fn legal(&mut self, op: Op) -> Option<Rc<Signature>> {
         self.legal.entry(op).or_insert_with(|| legal_signature(op).map(Rc::new)).clone()
     }
 
-    /// Records a number that is the value of a class.
+    /// Records a number that a class has as its value.
     fn know(&mut self, x: f64, dtype: DType) {
         let known = self.numbers.entry(dtype).or_insert_with(|| vec![-1.0, 0.5, 1.0, 2.0]);
         if x.is_finite()
@@ -221,9 +223,9 @@ impl Facts {
         }
     }
 
-    /// Returns a number that a rule has computed, or the nearest known one within 2 eps. Otherwise the same number,
-    /// computed in another order, would be another value. For example, x·(c·c/n) is x in one order and x·(1 + eps) in
-    /// another. These would become one class, and every product with it would grow endlessly.
+    /// Returns the nearest known number within 2 eps of a computed number, or else the number itself. Otherwise one
+    /// number computed in two orders would become two values. For example, x·(c·c/n) may be x in one order and x·(1 +
+    /// eps) in another. The engine would unite both in one class, and products with it would grow endlessly.
     pub(crate) fn snap_constant(&mut self, x: f64, dtype: DType) -> f64 {
         if !dtype.is_float() || x == 0.0 || !x.is_finite() {
             return x;
@@ -236,7 +238,7 @@ impl Facts {
         nearest.filter(|k| (k - x).abs() <= 4.0 * dtype.unit_roundoff() * x.abs()).unwrap_or(x)
     }
 
-    /// Returns whether kernels take a node in this form.
+    /// Returns whether kernels compute a node in this form.
     pub(crate) fn is_legal(&self, head: Head, operands: &[TypeId]) -> bool {
         let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
         let (op, attrs, _) = &self.heads[head.0 as usize];
@@ -277,11 +279,12 @@ impl egg::Analysis<InternedNode> for Facts {
 
     fn merge(&mut self, a: &mut ClassData, b: ClassData) -> DidMerge {
         if a.ty != b.ty {
-            let conflict = format!("{} was united with {}", self.ty(a.ty), self.ty(b.ty));
+            let conflict = format!("a value of type {} was united with one of type {}", self.ty(a.ty), self.ty(b.ty));
             self.alarm.get_or_insert(conflict);
         }
         let constant = a.constant || b.constant;
-        // Two values of one class differ by rounding at most. The smaller one is kept, in any order.
+        // Two values of one class differ only by rounding. The smaller one is kept, so that the order of merges does
+        // not matter.
         let scalar = match (a.scalar, b.scalar) {
             (Some(x), Some(y)) => Some(if x.total_cmp(&y).is_le() { x } else { y }),
             (x, y) => x.or(y),
@@ -296,7 +299,7 @@ impl egg::Analysis<InternedNode> for Facts {
         changed
     }
 
-    /// A class with one known number is that number, in one form, so that rules need not distinguish its forms.
+    /// Adds the constant itself to a class with one known number, so that rules need to match only this form.
     fn modify(egraph: &mut EGraph, id: Id) {
         let data = &egraph[id].data;
         let (Some(value), Type::Tensor(dtype, shape)) = (data.scalar, egraph.analysis.ty(data.ty)) else { return };
@@ -316,7 +319,7 @@ impl egg::Analysis<InternedNode> for Facts {
     }
 }
 
-/// Returns where a view reads, over the domain of its result.
+/// Returns the elements that a view reads, over the domain of its result.
 fn access(facts: &Facts, read: ViewMap, node: &InternedNode, operands: &[TypeId], ty: TypeId) -> Option<Access> {
     let shape = |t: TypeId| Some(facts.ty(t).as_tensor()?.1);
     let operands: Vec<_> = operands.iter().map(|t| shape(*t).cloned()).collect::<Option<_>>()?;
@@ -326,9 +329,9 @@ fn access(facts: &Facts, read: ViewMap, node: &InternedNode, operands: &[TypeId]
     read(&ViewCall { attrs, operands: &operands, result, at: &at, domain: &domain }).ok()
 }
 
-/// Returns whether an op of constants, laid out at the bounds of extents at run time, has the same value in all runs.
-/// The load program then computes it for the maximal extents. That is not so for ops that combine elements along a
-/// varying axis, and for views whose map contains a length.
+/// Returns whether an op on constants has the same value in all runs, if buffers are laid out for the greatest
+/// lengths of extents at run time. The load program then computes it once for these lengths. This does not hold for
+/// ops that combine elements along a varying axis, nor for views whose index map contains a length.
 fn same_in_all_runs(facts: &Facts, node: &InternedNode, operands: &[TypeId], ty: TypeId) -> bool {
     if !operands.iter().any(|t| facts.ty(*t).varies()) {
         return true;
@@ -343,7 +346,7 @@ fn same_in_all_runs(facts: &Facts, node: &InternedNode, operands: &[TypeId], ty:
     }
 }
 
-/// Returns the one value of all elements of a node, where that follows from the operands' values.
+/// Returns the common value of all elements of a node, if it follows from the operands' values.
 fn scalar_of(
     facts: &Facts,
     node: &InternedNode,
@@ -362,8 +365,8 @@ fn scalar_of(
             let values: SmallVec<[_; 4]> = scalars.iter().zip(operands).map(value).collect::<Option<_>>()?;
             let (dtype, zero) =
                 (facts.ty(ty).dtype()?, || values.iter().any(|(x, _)| *x == 0.0 && x.is_sign_negative()));
-            // Approximate functions are left to kernels, so that a constant does not depend on the device that computes
-            // it.
+            // Approximate functions are left to kernels, so that the value does not depend on whether the device or
+            // the host computes it.
             if !node.op.is_settled(values.iter().map(|(_, of)| *of), dtype, zero) {
                 return None;
             }
@@ -374,7 +377,7 @@ fn scalar_of(
                 return None;
             }
             let access = access(facts, read, node, operands, ty)?;
-            // An id out of range is an error, whatever the table holds.
+            // An id out of range must remain an error for any contents of the table.
             if access.pieces.iter().any(|p| p.via.is_some()) {
                 return None;
             }
@@ -386,7 +389,7 @@ fn scalar_of(
     }
 }
 
-/// Returns the value of all elements of a constant, if they are equal.
+/// Returns the value of a constant's elements, if all are equal.
 fn uniform(tensor: &Tensor) -> Option<f64> {
     let size = tensor.dtype().size();
     let mut elements = tensor.bytes().chunks_exact(size);
@@ -395,7 +398,7 @@ fn uniform(tensor: &Tensor) -> Option<f64> {
         return None;
     }
     let one = Tensor::new(tensor.dtype(), &[], first.to_vec()).ok()?;
-    // Integers that f64 cannot distinguish have no single value.
+    // Two different integers beyond 2⁵³ may be the same `f64`, so they have no known value.
     let certain = |x: &f64| tensor.dtype().is_float() || x.abs() < 2_f64.powi(53);
     one.to_f64().first().copied().filter(certain)
 }

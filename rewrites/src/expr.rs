@@ -1,4 +1,4 @@
-//! Arithmetic on numbers in rules, for attributes and constants of right sides.
+//! Arithmetic in rules, for the attributes and constants of right sides.
 
 use eutectic_ir::{
     Attr, DType, Dim, Tensor,
@@ -17,15 +17,15 @@ pub enum Expr {
     Slot(VarId),
     /// A function of expressions.
     Call(Function, Vec<Expr>),
-    /// `(offset ?y -1)`: in a group, the extents of the members before this one along an axis, summed.
+    /// `(offset ?y -1)` in a group: the sum of the extents of earlier members along an axis.
     Offset(Box<Expr>),
 }
 
-/// The offset along each axis, the last axis first: the sum of the extents of earlier members. `None` if it is known
-/// only at run time. Axes without an entry have 0.
+/// For each axis, from the last one outwards, the sum of the extents of earlier members. `None` means that it is
+/// known only at run time. Axes without an entry have the sum 0.
 pub type Offsets<'o> = &'o [Option<i64>];
 
-/// A number that remembers whether it is an integer.
+/// A number, and whether it is an integer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// An integer.
@@ -35,7 +35,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// Returns its value.
+    /// Returns the number as a float.
     pub fn get(self) -> f64 {
         match self {
             Number::Int(n) => n as f64,
@@ -43,7 +43,7 @@ impl Number {
         }
     }
 
-    /// Returns the integer, or a float with an integral value as an integer.
+    /// Returns an integer, or a float with an integral value as an integer.
     pub fn int(self) -> Option<i64> {
         match self {
             Number::Int(n) => Some(n),
@@ -52,7 +52,7 @@ impl Number {
         }
     }
 
-    /// Reads a literal.
+    /// Reads a literal number.
     pub fn parse(text: &str) -> Option<Number> {
         match text {
             "inf" | "+inf" => return Some(Number::Float(f64::INFINITY)),
@@ -60,7 +60,7 @@ impl Number {
             "nan" => return Some(Number::Float(f64::NAN)),
             _ => {}
         }
-        // A word that Rust would parse as a float but that does not start like a number (`infinity`) stays a word.
+        // A word such as `infinity` stays a word, although Rust would parse it as a float.
         let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
         if !digits.starts_with(|c: char| c.is_ascii_digit()) {
             return None;
@@ -69,11 +69,11 @@ impl Number {
     }
 }
 
-/// A function: its name, the number of its arguments, and its values on integers (`None` if the result is no integer),
-/// on floats, and on symbolic dims.
+/// A function: its name, the number of its arguments, and its values on integers, on floats and on symbolic dims. The
+/// value on integers is `None` if it is not an integer.
 #[derive(Debug)]
 pub struct FunctionDef {
-    /// Its name in rules.
+    /// The name in rules.
     pub name: &'static str,
     arity: std::ops::RangeInclusive<usize>,
     int: fn(&[i64]) -> Option<i64>,
@@ -81,7 +81,7 @@ pub struct FunctionDef {
     dim: Option<fn(&Dim, &Dim) -> Option<Dim>>,
 }
 
-/// A function of the table.
+/// A function in the table.
 pub type Function = &'static FunctionDef;
 
 impl PartialEq for FunctionDef {
@@ -139,7 +139,7 @@ pub fn function(name: &str, arguments: usize) -> Option<Function> {
 }
 
 impl Expr {
-    /// Returns the value, or `None` if a variable is unbound or the result is a symbolic dim.
+    /// Returns the value, or `None` if a variable is unbound or the value is a symbolic dim.
     pub fn value(&self, bindings: &Bindings, offsets: Offsets<'_>) -> Option<Number> {
         match self {
             Expr::Number(n) => Some(*n),
@@ -156,7 +156,7 @@ impl Expr {
             },
             Expr::Call(function, args) => {
                 let Some(args) = args.iter().map(|a| a.value(bindings, offsets)).collect::<Option<Vec<_>>>() else {
-                    // Unbound symbols in the arguments may cancel.
+                    // Symbols in the arguments may cancel, so that the value is a number.
                     return self.dim(bindings)?.known().map(Number::Int);
                 };
                 let ints: Option<Vec<i64>> =
@@ -189,7 +189,7 @@ impl Expr {
         }
     }
 
-    /// Calls `visit` with every variable in it.
+    /// Calls `visit` with every variable in the expression.
     pub fn slots(&self, visit: &mut dyn FnMut(VarId)) {
         match self {
             Expr::Slot(slot) => visit(*slot),
@@ -199,7 +199,7 @@ impl Expr {
         }
     }
 
-    /// Returns the value if it is a literal.
+    /// Returns the number if the expression is a literal.
     pub fn literal(&self) -> Option<f64> {
         match self {
             Expr::Number(n) => Some(n.get()),
@@ -208,26 +208,26 @@ impl Expr {
     }
 }
 
-/// Returns whether `x` is within 4 eps of `y`, where `eps` is twice the unit roundoff of the element type. A roundoff
-/// of 0 requires equality.
+/// Returns whether `x` is within 4 eps of `y`, where eps is twice the unit roundoff of the element type. For a unit
+/// roundoff of 0, they must be equal.
 pub(crate) fn near(x: f64, y: f64, unit_roundoff: f64) -> bool {
     x == y || (x.is_nan() && y.is_nan()) || (y.is_finite() && (x - y).abs() <= 8.0 * unit_roundoff * y.abs())
 }
 
-/// The tolerance with which a number matches the number of a left side.
+/// The tolerance for comparing a matched number with a number on the left side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// The same number after rounding to the element type.
+    /// The numbers must be equal after rounding to the element type.
     Held,
-    /// A number within 4 eps, after rounding to the element type. `eps` is that of the type, but at most that of `f32`,
-    /// because models compute their constants in `f32` or wider. With the eps of 16 bits, 1/300 would equal 1/301, and
-    /// 1 in `bf16` would equal 1.03.
+    /// The matched number must be within 4 eps of the other, rounded to the element type. `eps` is that of the type,
+    /// but at most that of `f32`, because models compute their constants in `f32` or wider. With the eps of 16-bit
+    /// types, 1/300 would equal 1/301, and 1 in `bf16` would equal 1.03.
     Computed,
-    /// A number within 4 eps of the element type.
+    /// The numbers must be within 4 eps of the element type.
     Near,
 }
 
-/// The number that a left side requires.
+/// A number that a left side requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// The number.
@@ -237,7 +237,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Returns whether `has` matches it, after rounding to the element type.
+    /// Returns whether the matched number `has` is the required one after rounding to the element type, within the
+    /// tolerance.
     pub fn is(self, has: f64, dtype: DType) -> bool {
         let eps = dtype.unit_roundoff();
         if !near(has, self.value, eps) || self.close == Close::Near || has.to_bits() == self.value.to_bits() {
@@ -249,7 +250,7 @@ impl Wanted {
             return true;
         }
         let slack = 8.0 * eps.min(DType::F32.unit_roundoff()) * self.value.abs();
-        // If the number is not finite, neither is the slack, and the range is empty.
+        // If the required number is not finite, the slack is not finite either, and the range is empty.
         self.close == Close::Computed && (held(self.value - slack)..=held(self.value + slack)).contains(&has)
     }
 }
@@ -315,12 +316,12 @@ mod tests {
         for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
             for n in 1..2000 {
                 let n = f64::from(n);
-                // A number rounded to `f32`, or off by a few of its eps, counts as equal.
+                // A number counts as equal if it is rounded to `f32`, or if it differs by a few eps of `f32`.
                 for off in [0.0, 3.0, -3.0] {
                     let computed = (1.0 / n) * (1.0 + off * 2.0 * dtype.unit_roundoff().min(2_f64.powi(-24)));
                     assert!(third(n).is(held(computed, dtype), dtype), "1/{n} in {dtype}");
                 }
-                // The number of another extent differs, unless the element type rounds both to one value.
+                // The number of the next extent differs, unless both round to the same value of the element type.
                 let beside = held(1.0 / (n + 1.0), dtype);
                 assert!(!third(n).is(beside, dtype) || beside == held(1.0 / n, dtype), "1/{n} in {dtype}");
             }

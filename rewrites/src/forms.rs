@@ -1,9 +1,9 @@
-//! The legal forms of the embedded rules' left sides, as `forms.txt` lists them.
+//! The legal forms of the embedded rules' left sides, read from `forms.txt`.
 //!
-//! A rule is typed on samples, and each legal form of its left side in a sample is matched. The draws of these samples
-//! are found once and written to the file, so that loading draws no samples. A form is compiled from its draw when a
-//! program first has all ops of the form. A rule whose text has changed since is typed like any other rule. A test
-//! compares the file with the rules.
+//! A rule is typed on samples, and the engine matches each legal form that its left side has in a sample. `forms.txt`
+//! lists the draws of these samples, so that loading need not search for them. A form is compiled from its draw when
+//! a program first has all ops of the form. If the text of a rule has changed, its forms are found on samples again.
+//! A test compares the file with the rules.
 
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc};
 
@@ -15,13 +15,13 @@ use crate::{
     rule::Rule,
 };
 
-/// The forms of each rule, by its name, with the fingerprint of its text.
+/// For each rule, by name, the fingerprint of its text and its forms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Forms(HashMap<String, (u64, Vec<Form>)>);
 
 impl Forms {
-    /// Returns the listed forms of a rule, which are compiled on demand, if the fingerprint of its text is the listed
-    /// one.
+    /// Returns the listed forms of a rule, if the fingerprint of its text is the listed one. They are compiled on
+    /// demand.
     pub fn of(&self, rule: &Arc<Rule>, fingerprint: u64) -> Option<Vec<Compiled>> {
         let (_, forms) = self.0.get(&*rule.name).filter(|(of, _)| *of == fingerprint)?;
         let compiled = |(variant, form): (usize, &Form)| Compiled {
@@ -34,7 +34,7 @@ impl Forms {
 }
 
 impl fmt::Display for Draw {
-    /// Writes the seed, and the variables that stand for no dims.
+    /// Writes the seed, and the variables that stand for empty sequences of dims.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.seed)?;
         self.empty.iter().try_for_each(|slot| write!(f, "-{slot}"))
@@ -52,7 +52,7 @@ impl FromStr for Draw {
 }
 
 impl fmt::Display for Forms {
-    /// Writes a line for each rule, in the format of `forms.txt`.
+    /// Writes one line per rule, in the format of `forms.txt`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rules: Vec<_> = self.0.iter().collect();
         rules.sort_by_key(|(name, _)| *name);
@@ -83,7 +83,8 @@ impl FromStr for Forms {
             Some((name.to_string(), (of, forms)))
         };
         let lines = text.lines().enumerate();
-        let rules = lines.map(|(n, text)| line(text).ok_or_else(|| format!("line {} lists no forms", n + 1)));
+        let rules = lines
+            .map(|(n, text)| line(text).ok_or_else(|| format!("line {} does not list the forms of a rule", n + 1)));
         Ok(Forms(rules.collect::<Result<_, _>>()?))
     }
 }
@@ -95,7 +96,7 @@ mod tests {
 
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rules/forms.txt");
 
-    /// Returns the forms that typing on samples finds, without the file.
+    /// Returns the forms that samples give, without the file.
     fn found() -> Vec<Compiled> {
         let rules = RuleSet::embedded().unwrap();
         rules.iter().flat_map(|rule| check::trusted(Arc::new(rule.clone())).unwrap()).collect()

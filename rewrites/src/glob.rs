@@ -1,11 +1,12 @@
-//! Patterns of names. `*` matches any run of characters, also slashes and dots. `?` matches any single character, and
-//! `{a,b}` is `a` or `b`. Every other character matches itself. The copies of a rule for several ops are named
-//! `rule[op]`, so that brackets are not sets.
+//! Patterns of rule names. `*` matches any characters, also slashes and dots. `?` matches one character, and `{a,b}`
+//! matches `a` or `b`. Every other character matches itself. Brackets have no special meaning, because the copies of
+//! a rule for several ops are named `rule[op]`.
 
-/// The maximal number of expansions of a pattern's braces. More are a mistake, and would exhaust the memory.
+/// The maximal number of expansions of a pattern's braces. More expansions would exhaust the memory, and are probably
+/// a mistake.
 const MOST: usize = 1024;
 
-/// The maximal number of braces of a pattern; each is expanded within the one before.
+/// The maximal number of braces of a pattern, because expanding each of them recurses.
 const MOST_BRACES: usize = 64;
 
 /// A pattern of names.
@@ -19,10 +20,10 @@ pub struct Glob {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
     /// An unmatched brace.
-    #[error("`{{` and `}}` are unbalanced")]
+    #[error("the braces `{{` and `}}` are unbalanced")]
     Braces,
     /// Too many braces.
-    #[error("more than {MOST_BRACES} braces, or more than {MOST} expansions of them")]
+    #[error("the pattern has more than {MOST_BRACES} braces, or more than {MOST} expansions")]
     TooMany,
 }
 
@@ -30,7 +31,7 @@ impl Glob {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// If its braces do not match, or there are too many.
+    /// If braces are unbalanced, or there are too many of them or of their expansions.
     pub fn new(pattern: &str) -> Result<Glob, GlobError> {
         let mut alternatives = Vec::new();
         if pattern.matches('{').count() > MOST_BRACES {
@@ -40,13 +41,13 @@ impl Glob {
         Ok(Glob { alternatives })
     }
 
-    /// Returns whether a name matches.
+    /// Returns whether a name matches the pattern.
     pub fn is_match(&self, name: &str) -> bool {
         self.alternatives.iter().any(|pattern| is_match(pattern, name))
     }
 }
 
-/// Adds the expansions of `rest` after `before`, which has no braces left.
+/// Adds the expansions of `rest`, each after the text `before`, which has no braces.
 fn expand(before: &str, rest: &str, into: &mut Vec<String>) -> Result<(), GlobError> {
     let Some(open) = rest.find(['{', '}']) else {
         into.push(format!("{before}{rest}"));
@@ -68,7 +69,7 @@ fn expand(before: &str, rest: &str, into: &mut Vec<String>) -> Result<(), GlobEr
         if depth == 0 {
             choices.push(&rest[from..at]);
             let after = &rest[at + 1..];
-            // A choice may contain braces, so that it is expanded together with the rest.
+            // A choice may contain braces, so it is expanded together with the text after it.
             return choices.into_iter().try_for_each(|choice| {
                 expand(&format!("{before}{}", &rest[..open]), &format!("{choice}{after}"), into)
             });
@@ -77,8 +78,8 @@ fn expand(before: &str, rest: &str, into: &mut Vec<String>) -> Result<(), GlobEr
     Err(GlobError::Braces)
 }
 
-/// Returns whether a pattern without braces matches. On failure, only the last `*` takes one more character: an earlier
-/// `*` that takes more would leave less for the last.
+/// Returns whether a name matches a pattern without braces. On a mismatch, only the last `*` matches one more
+/// character. Extending an earlier `*` instead cannot help, because it would leave fewer characters for the last one.
 fn is_match(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
@@ -112,7 +113,7 @@ mod tests {
         Glob::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}")).is_match(name)
     }
 
-    /// Matches by the definition, which tries every split.
+    /// Matches by definition: tries every split at a `*`.
     fn by_definition(pattern: &[char], name: &[char]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),

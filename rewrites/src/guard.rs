@@ -1,4 +1,4 @@
-//! Decides whether a candidate of the matcher is a match, and binds its variables.
+//! Decides whether a candidate of the matcher is a match, and binds the rule's variables.
 
 use std::ops::Range;
 
@@ -18,48 +18,49 @@ use crate::{
     rule::{AttrTerm, AttrVariable, Contract, OpTerm, Phase, Rule, Term, VariableKind},
 };
 
-/// The part of a match that the guard depends on. It has no classes, so that equal layers share an entry.
+/// The part of a candidate on which the guard depends. It has no classes, so that repeated layers share an entry of
+/// the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sight {
     /// The head of each op of the pattern.
     pub heads: smallvec::SmallVec<[Head; 12]>,
     /// The type of each node of the pattern.
     pub types: smallvec::SmallVec<[TypeId; 12]>,
-    /// The bits of the value of each number on the left.
+    /// The bits of the matched value of each number on the left side.
     pub numbers: smallvec::SmallVec<[u64; 2]>,
 }
 
-/// The type in place of a pattern node that shares the class of an equal one.
+/// The type of a pattern node that shares the class of an equal node, and is not matched itself.
 const NO_TYPE: TypeId = TypeId(u32::MAX);
 
 /// The reason why a candidate is not a match.
 #[derive(Clone, Debug)]
 pub(crate) enum NoMatch {
-    /// A part of the rule, at this position of its file, does not fit.
+    /// A part of the rule does not fit. The range is its position in the rule file.
     Mismatch(Box<GuardMisfit>, Range<usize>),
-    /// A constraint remains undecided after all others are solved.
+    /// A constraint cannot be decided although all others are solved. The range is its position in the rule file.
     Unsolved(String, Range<usize>),
 }
 
-/// The reason of a mismatch.
+/// The reason for a mismatch.
 #[derive(Clone, Debug)]
 pub(crate) enum GuardMisfit {
-    /// The root is in legal form already, so that there is nothing to legalize.
+    /// The root is in legal form, so that there is nothing to legalize.
     Legal,
-    /// A type, or a relation.
+    /// A type does not fit, or a relation does not hold.
     Type(Mismatch),
-    /// An attribute does not fit; this is its value.
+    /// An attribute with this value does not fit.
     Attr(Attr),
-    /// A number does not fit; this is its value.
+    /// A number with this value does not fit.
     Number(f64),
     /// This op observes the rounding of the root, which the rule may change.
     Observed(Op),
-    /// The left side, typed as written, does not have the matched types.
+    /// The left side as written has other types than the matched classes.
     Left,
 }
 
 impl NoMatch {
-    /// Returns the op that observes the root, if only that prevents the match.
+    /// Returns the op that observes the root, if nothing else prevents the match.
     pub fn observer(&self) -> Option<Op> {
         match self {
             NoMatch::Mismatch(misfit, _) => match **misfit {
@@ -77,7 +78,7 @@ impl GuardMisfit {
     }
 }
 
-/// A constraint that is not decided yet.
+/// A constraint that is not yet decided.
 enum Constraint<'a> {
     Type(&'a TypePattern, &'a Type),
     Dim(&'a DimPattern, i64),
@@ -85,7 +86,7 @@ enum Constraint<'a> {
     Relation(&'a RelationCall),
 }
 
-/// A check that a number equals the value of an expression, after all variables are bound.
+/// A check, after all variables are bound, that a number equals an expression.
 struct NumberCheck<'a> {
     expr: &'a Expr,
     value: f64,
@@ -93,10 +94,10 @@ struct NumberCheck<'a> {
     span: &'a Range<usize>,
 }
 
-/// Binds the variables of a rule for one match.
+/// Binds the variables of a rule to a candidate.
 ///
 /// # Errors
-/// The reason why it is not a match.
+/// The reason why the candidate is not a match.
 pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &Sight) -> Result<Bindings, NoMatch> {
     if rule.phase == Phase::Legalize && is_legal(pattern, facts, sight) {
         return Err(GuardMisfit::Legal.at(&rule.roots[0].span));
@@ -106,7 +107,8 @@ pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &S
     same_types(rule, pattern, facts, sight, &members)?;
     if rule.contract != Contract::Exact {
         let mut roots = rule.roots.iter().zip(&pattern.roots);
-        // Sums, products and norms may round in any order, also if an op observes them.
+        // Sums, products and norms may round in any order even if an op observes them, so only ops that hand rounding
+        // on are checked.
         let observed = roots.find_map(|(root, at)| {
             let head = sight.heads[*at];
             Some((root, facts.observer(head).filter(|_| facts.op(head).hands_on())?))
@@ -119,7 +121,7 @@ pub(crate) fn guard(rule: &Rule, pattern: &Pattern, facts: &mut Facts, sight: &S
     Ok(bindings)
 }
 
-/// Returns whether the (first) root is in legal form already.
+/// Returns whether the (first) root is in legal form.
 fn is_legal(pattern: &Pattern, facts: &Facts, sight: &Sight) -> bool {
     let root = pattern.roots[0];
     let Pat::Op { args, .. } = &pattern.nodes[root] else { return true };
@@ -179,7 +181,7 @@ fn bind(rule: &Rule, pattern: &Pattern, facts: &Facts, sight: &Sight) -> Result<
     Ok(bindings)
 }
 
-/// Binds number variables that are operands, and records the checks of other numbers.
+/// Binds number variables that are operands, and collects the checks of other numbers.
 fn numbers<'a>(
     rule: &'a Rule,
     pattern: &Pattern,
@@ -207,7 +209,7 @@ fn numbers<'a>(
                     true => return result = Err(GuardMisfit::Number(value).at(&root.span)),
                     false => Attr::from(value),
                 };
-                // The slot is open.
+                // The slot is unbound, so binding cannot fail.
                 let _ = bindings.bind(*slot, Bound::Attr(attr));
             } else if expr.literal().is_none() {
                 checks.push(NumberCheck { expr, value, dtype, span: &root.span });
@@ -228,7 +230,7 @@ fn bind_slot(rule: &Rule, slot: VarId, attr: &Attr, bindings: &mut Bindings) -> 
     .map_err(GuardMisfit::Type)
 }
 
-/// Solves constraints, in any order that works.
+/// Solves constraints. Retries those that wait for others until all are solved.
 fn solve(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings) -> Result<(), NoMatch> {
     while !open.is_empty() {
         let before = (open.len(), bindings.clone());
@@ -263,7 +265,7 @@ fn solve(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings
     Ok(())
 }
 
-/// Checks that words are among the declared ones, and that number attributes are near the declared numbers.
+/// Checks that words are among the declared ones, and that number attributes are near their declared numbers.
 fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<(), NoMatch> {
     for variable in &rule.variables {
         let fits = match (&variable.kind, variable.wanted) {
@@ -288,12 +290,12 @@ fn variables_fit(rule: &Rule, pattern: &Pattern, bindings: &Bindings) -> Result<
     Ok(())
 }
 
-/// Returns the element type to whose precision an attribute is compared with a number: models keep attributes in `f32`.
+/// Returns the element type with whose precision a number attribute is compared. Models store attributes in `f32`.
 fn attribute_type(rule: &Rule) -> DType {
     if rule.contract.rounds() { DType::F32 } else { DType::F64 }
 }
 
-/// Checks that the left side, typed as written, has the types of the matched classes.
+/// Checks that the left side as written has the types of the matched classes.
 fn same_types(
     rule: &Rule,
     pattern: &Pattern,
@@ -320,7 +322,7 @@ fn same_types(
 }
 
 impl Sight {
-    /// Returns the part of a match that the guard depends on.
+    /// Returns the part of a candidate on which the guard depends.
     pub fn of(pattern: &Pattern, egraph: &crate::egraph::EGraph, found: &crate::pattern::Match) -> Sight {
         let ty = |class: &egg::Id| if *class == unbound() { NO_TYPE } else { egraph[*class].data.ty };
         let types = found.classes.iter().map(ty).collect();

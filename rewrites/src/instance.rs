@@ -1,5 +1,5 @@
-//! One application of a rule: both of its sides as graphs, for given values of its variables. Checkers of rules use
-//! this, and draw the values themselves.
+//! One application of a rule: both of its sides as graphs, for given values of its variables. Checkers of rules draw
+//! the values and compare the sides.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ use crate::{
     sample::Sample,
 };
 
-/// A single rule, with all legal forms of its left side.
+/// A single rule with all legal forms of its left side.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub(crate) forms: Vec<Arc<Compiled>>,
 }
 
-/// Both sides of an instance. Inputs and parameters are named after the rule's tensor variables, outputs after its
-/// roots.
+/// Both sides of an application. Inputs and parameters are named after the rule's tensor variables, and outputs after
+/// its roots.
 #[derive(Clone, Debug)]
 pub struct Sides {
     /// The left side as it is written.
@@ -38,21 +38,21 @@ pub struct Sides {
     pub right: Graph,
 }
 
-/// The reason why an instance has no two sides.
+/// The reason why a rule does not apply to given values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unmatched {
-    /// The ops of the left side do not take such operands.
+    /// The operands do not fit the ops of the left side.
     IllTyped(String),
     /// The left side is well typed, but the rule does not match it.
     NoMatch,
-    /// A value of the right side does not exist, such as an inexact quotient.
+    /// The right side has no value, for example because of an inexact quotient.
     NoRight,
     /// The sides have different types, or the right side has none.
     Types(String),
 }
 
 impl RuleSet {
-    /// Returns each rule as a probe, in the order of their names.
+    /// Returns each rule as a probe, in the order of names.
     pub fn probes(&self) -> impl Iterator<Item = Probe> {
         self.rules
             .chunk_by(|a, b| a.rule.name == b.rule.name)
@@ -66,12 +66,12 @@ impl Probe {
         &self.forms[0].rule
     }
 
-    /// Returns the rule as a set of one rule.
+    /// Returns a rule set with only this rule.
     pub fn rules(&self) -> RuleSet {
         RuleSet { rules: self.forms.clone(), ..RuleSet::default() }
     }
 
-    /// Returns the probe of a mutant: a changed rule that is matched by the original left side.
+    /// Returns a probe of the changed rule `rule` (a mutant), which is matched by the original left side.
     pub fn with(&self, rule: Rule) -> Probe {
         let rule = Arc::new(rule);
         let form =
@@ -79,11 +79,11 @@ impl Probe {
         Probe { forms: self.forms.iter().map(form).collect() }
     }
 
-    /// Returns the sides for one sample, or for each member's sample if the rule is a group. `rule` gives the left
-    /// side, which may differ from the matched one.
+    /// Returns the sides for one sample, or for one sample per member if the rule is a group rule. The left side as
+    /// written is that of `rule`, which may differ from the matched left side.
     ///
     /// # Errors
-    /// The reason why there are none.
+    /// The reason why the rule does not apply.
     pub fn sides(&self, rule: &Rule, members: &[Sample]) -> Result<Sides, Unmatched> {
         let written = BuiltSide::new(rule, members, false)?;
         let mut legal = BuiltSide::new(rule, members, true)?;
@@ -164,7 +164,7 @@ impl BuiltSide {
         let root = |top: &Ref| match top {
             Ref::Class(n) => leaves[*n],
             Ref::Instr(n) => ids[*n],
-            Ref::Number(_) => unreachable!("numbers stay open only where a pattern is compiled"),
+            Ref::Number(_) => unreachable!("instances have no number without an element type"),
         };
         let roots = tops.iter().map(root).collect();
         Ok(BuiltSide { graph, egraph, nodes, leaves, roots, members: members.len() })
@@ -174,8 +174,8 @@ impl BuiltSide {
         self.nodes[&self.egraph.find(class)]
     }
 
-    /// Returns a match of each member at its roots, if every member has one. Matches whose variables are bound to their
-    /// own leaves are preferred.
+    /// Returns a match for each member at its roots, or `None` if a member has none. A match is preferred if its
+    /// variables are bound to the member's own leaves.
     fn matches(&mut self, form: &Compiled) -> Option<Vec<(Match, Sight, Bindings)>> {
         let roots = self.roots.len() / self.members;
         let tensors = self.leaves.len() / self.members;
@@ -194,7 +194,7 @@ impl BuiltSide {
                 let foreign = |m: &&Match| {
                     form.pattern().tensors.iter().zip(leaves).filter(|(t, id)| m.classes[**t] != **id).count()
                 };
-                // Only classes with a node in the graph count, because the e-graph contains additional numbers.
+                // Only classes with a node in the graph are allowed, because the e-graph contains additional numbers.
                 let there = |m: &&Match| form.pattern().tensors.iter().all(|t| self.nodes.contains_key(&m.classes[*t]));
                 let mut candidates: Vec<&Match> = found.iter().filter(at_roots).filter(there).collect();
                 candidates.sort_by_key(foreign);
@@ -207,7 +207,7 @@ impl BuiltSide {
             .collect()
     }
 
-    /// Returns the graph with its outputs.
+    /// Adds the roots as outputs, and returns the graph.
     fn finished(mut self) -> Result<Graph, Unmatched> {
         for (at, root) in self.roots.clone().into_iter().enumerate() {
             let node = self.node(root);
@@ -220,7 +220,7 @@ impl BuiltSide {
 fn ill_typed(fault: NoInstance) -> Unmatched {
     match fault {
         NoInstance::Inapplicable => {
-            Unmatched::IllTyped("a value on the left does not exist, such as an inexact quotient".into())
+            Unmatched::IllTyped("the left side has no value, for example because of an inexact quotient".into())
         }
         NoInstance::Wrong { message, .. } => Unmatched::IllTyped(message),
     }

@@ -1,7 +1,7 @@
-//! Instantiates terms for given types: the form of a rule's side, in legal form, for one match.
+//! Instantiates terms for given types: builds the nodes of a rule's side, in legal form, for one match.
 //!
-//! Right sides are built with it. Left sides are built with it once, for a sample. The views that it inserts to reach
-//! the legal form (an `expand` or a `reshape`) are then part of the pattern.
+//! Right sides are built for each match. Left sides are built once, for a sample. The views that the legal form
+//! requires (`expand` or `reshape`) are inserted, and become part of the pattern.
 
 use std::ops::Range;
 
@@ -24,9 +24,9 @@ use crate::{
 /// The operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ref {
-    /// A class of the match: tensor variable `n % variables` of member `n / variables`.
+    /// A tensor variable of the match: variable `n % variables` of member `n / variables`.
     Class(usize),
-    /// A number on the left.
+    /// A number on the left side.
     Number(usize),
     /// The result of an instruction.
     Instr(usize),
@@ -35,15 +35,15 @@ pub(crate) enum Ref {
 /// The source of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum From {
-    /// A call of the rule.
+    /// A call in the rule.
     Call,
-    /// The reduction of a call, with the reduced axes kept.
+    /// The reduction of a call with this id, changed to keep the reduced axes.
     Kept(usize),
-    /// A view that was inserted to reach the legal form.
+    /// A view that the legal form requires.
     Inserted,
 }
 
-/// One node to make.
+/// The description of one node to make.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeRecipe {
     pub head: Head,
@@ -52,12 +52,12 @@ pub(crate) struct NodeRecipe {
     pub from: From,
 }
 
-/// The reason why a term has no instance.
+/// The reason why a term cannot be built.
 #[derive(Clone, Debug)]
 pub(crate) enum NoInstance {
-    /// A value does not exist, such as an inexact quotient, so that the rule does not apply.
+    /// A value does not exist, for example because of an inexact quotient. So the rule does not apply.
     Inapplicable,
-    /// The term is wrong.
+    /// The term is wrong: it has no type.
     Wrong { message: String, span: Range<usize> },
 }
 
@@ -67,22 +67,23 @@ type Made = (Ref, TypeId);
 pub(crate) struct Instantiator<'a> {
     pub facts: &'a mut Facts,
     pub rule: &'a Rule,
-    /// The bindings of each member. A rule without a group has one member.
+    /// The bindings of each member. A rule without `group` has one member.
     pub members: &'a [Bindings],
-    /// The types of the tensor variables, member by member.
+    /// The types of the tensor variables, for one member after the other.
     pub types: &'a [TypeId],
-    /// The offsets of each member.
+    /// The offsets of each member; see [`Offsets`].
     pub offsets: &'a [Vec<Option<i64>>],
     /// Whether the result is brought into legal form.
     pub legal: bool,
-    /// Whether it is a left side: numbers stay symbolic, and only equal terms (not equal instances) are shared.
+    /// Whether a left side is built. Its numbers stay symbolic, and only equal terms (not equal instances) share a
+    /// node.
     pub left: bool,
     pub instrs: Vec<NodeRecipe>,
-    /// The type of each call of the rule that was built, by the call's id.
+    /// The value of each call of the rule that was built, with the call's id.
     pub calls: Vec<(usize, Made)>,
     terms: Vec<(Term, Made)>,
-    /// The values of `let`s for each member. Each is built once; otherwise `let`s that use each other would take 2ⁿ
-    /// terms.
+    /// The values of `let`s for each member. Each is built once. Otherwise n `let`s that each use the one before
+    /// twice would build 2ⁿ terms.
     lets: Vec<LetMade>,
 }
 
@@ -106,7 +107,7 @@ impl<'a> Instantiator<'a> {
         }
     }
 
-    /// Builds a term for a member. `want` is the element type of a number that is the whole term.
+    /// Builds a term for a member. `want` is the element type if the whole term is a number.
     pub fn term(&mut self, term: &Term, member: usize, want: Option<DType>) -> Result<Made, NoInstance> {
         let variables = self.types.len() / self.members.len();
         match term {
@@ -140,7 +141,7 @@ impl<'a> Instantiator<'a> {
                 Ok(made)
             }
             Term::Splat(_) => Err(NoInstance::Wrong {
-                message: "a splat must be the operand of an op".into(),
+                message: "a splat must be the only operand of an op".into(),
                 span: self.rule.span.start..self.rule.span.start + 1,
             }),
         }
@@ -149,7 +150,7 @@ impl<'a> Instantiator<'a> {
     fn number(&mut self, id: usize, expr: &Expr, member: usize, want: Option<DType>) -> Result<Made, NoInstance> {
         let Some(dtype) = want else {
             return Err(NoInstance::Wrong {
-                message: "the element type of this number is undetermined".into(),
+                message: "cannot determine the element type of this number".into(),
                 span: 0..0,
             });
         };
@@ -159,7 +160,7 @@ impl<'a> Instantiator<'a> {
         }
         let value = expr.value(&self.members[member], self.offsets(member)).ok_or(NoInstance::Inapplicable)?;
         let value = match expr {
-            // Only rules that change rounding may replace a number by its neighbour.
+            // Only rules that may change rounding may replace a number by a known number near it.
             Expr::Call(..) if self.rule.contract.rounds() && dtype.is_float() => {
                 Number::Float(self.facts.snap_constant(value.get(), dtype))
             }
@@ -169,8 +170,8 @@ impl<'a> Instantiator<'a> {
             Some(n) if !dtype.is_float() => Tensor::from_i64(dtype, &[], [n]),
             _ => Tensor::from_f64(dtype, &[], [value.get()]),
         };
-        // The element type must represent the number: f16 has no 1/10⁻⁵, integers have no ½, and 10⁻³⁰·10⁻³⁰ would be
-        // 0.
+        // The element type must represent the number: f16 cannot represent 10⁵, integers cannot represent ½, and the
+        // product 10⁻³⁰·10⁻³⁰ would underflow to 0.
         let held = tensor.to_f64()[0];
         let computed = matches!(expr, Expr::Call(..));
         let fits = match dtype.is_float() {
@@ -202,7 +203,8 @@ impl<'a> Instantiator<'a> {
             return self.fold(call, member);
         }
         let mut made: SmallVec<[Option<Made>; 4]> = SmallVec::from_elem(None, call.args.len());
-        // Variables come first and numbers last, because the others determine the type of a number.
+        // Variables are built first and numbers last, because the other operands determine the element type of a
+        // number.
         let wait = |arg: &Term| match arg {
             Term::Tensor(_) => 0,
             arg if is_number(arg, self.rule) => 2,
@@ -223,10 +225,10 @@ impl<'a> Instantiator<'a> {
         self.apply(call, &made, member)
     }
 
-    /// Builds `(concat ?w.. :axis -1)`: the op folded over all members, from the left.
+    /// Builds `(concat ?w.. :axis -1)`, which applies the op to all members from left to right.
     fn fold(&mut self, call: &AppliedOp, member: usize) -> Result<Made, NoInstance> {
         let [Term::Splat(variable)] = call.args.as_slice() else {
-            return Err(self.wrong("a splat is the only operand of its op".into(), &call.span));
+            return Err(self.wrong("a splat must be the only operand of an op".into(), &call.span));
         };
         let variables = self.types.len() / self.members.len();
         let at = |m: usize| m * variables + self.rule.tensor(*variable);
@@ -237,7 +239,7 @@ impl<'a> Instantiator<'a> {
         Ok(made)
     }
 
-    /// Returns the element type that operand `at` of an op must have, given those of the other operands, or of the
+    /// Returns the element type of operand `at` of an op, which must be equal to that of another operand or of the
     /// result.
     fn number_type(&self, op: Op, at: usize, made: &[Option<Made>], want: Option<DType>) -> Option<DType> {
         let signature = op.signature();
@@ -296,7 +298,7 @@ impl<'a> Instantiator<'a> {
         Ok(self.expand_operands(head, made, result))
     }
 
-    /// Returns a reduction that drops its axes, as a reshape of the one that keeps them.
+    /// Returns a reduction that drops its axes, built as a reshape of the reduction that keeps them.
     fn keep_axes(&mut self, id: usize, head: Head, args: &[Ref], types: &[TypeId], result: TypeId) -> Option<Made> {
         let op = self.facts.op(head);
         let keep = op.row().and_then(RowOp::reduction).and(op.attr("keep"))?;
@@ -311,7 +313,7 @@ impl<'a> Instantiator<'a> {
         Some(self.view("reshape", reduced, result))
     }
 
-    /// Returns the same op, with each operand expanded to the shape that the legal form requires.
+    /// Returns the op with each operand expanded to the shape that the legal form requires.
     fn expand_operands(&mut self, head: Head, made: &[Made], result: TypeId) -> Made {
         let mut args: SmallVec<[Ref; 4]> = made.iter().map(|m| m.0).collect();
         if let Some(shapes) = self.wanted_shapes(head, made, result) {
@@ -326,18 +328,19 @@ impl<'a> Instantiator<'a> {
         self.emit(head, args, result, From::Call)
     }
 
-    /// Builds an `expand` or `reshape` to a type.
+    /// Builds an `expand` or `reshape` to the type `ty`.
     pub fn view(&mut self, name: &str, from: Made, ty: TypeId) -> Made {
-        let op = Op::named(name).expect("the op table has `expand` and `reshape`");
+        let op = Op::named(name).expect("the op table has views");
         let shape = self.facts.ty(ty).as_tensor().map(|(_, s)| s.clone()).unwrap_or_default();
         let head = self.facts.head(op, Attrs::from_iter([Attr::Shape(shape)]));
         self.emit(head, SmallVec::from_slice(&[from.0]), ty, From::Inserted)
     }
 
-    /// Returns the operand shapes of the legal form with this result, as far as the result determines them.
+    /// Returns the operand shapes that the legal form requires for this result; `None` if the result does not
+    /// determine them.
     ///
-    /// Extents that it does not determine (the inner axis of a product) come from the operand itself, counted from the
-    /// end.
+    /// Extents that the result does not determine, such as the inner axis of a product, are taken from the operand
+    /// itself. Its axes are counted from the end.
     fn wanted_shapes(&mut self, head: Head, made: &[Made], result: TypeId) -> Option<SmallVec<[Shape; 4]>> {
         let op = self.facts.op(head);
         let legal = self.facts.legal(op)?;
@@ -375,7 +378,7 @@ impl<'a> Instantiator<'a> {
         (Ref::Instr(self.instrs.len() - 1), ty)
     }
 
-    /// Returns the value of an attribute.
+    /// Returns the value of an attribute term.
     fn attr(&self, kind: AttrKind, term: &AttrTerm, member: usize) -> Result<Attr, NoInstance> {
         let bindings = &self.members[member];
         let ints = |a: Attr| a.ints().map(<[i64]>::to_vec).ok_or(NoInstance::Inapplicable);
@@ -397,7 +400,8 @@ impl<'a> Instantiator<'a> {
                 let value = expr.value(bindings, self.offsets(member)).ok_or(NoInstance::Inapplicable)?;
                 match kind {
                     AttrKind::Float => Ok(value.get().into()),
-                    // Arithmetic may exceed the axes of some operands, and 0 is not an axis counted from the end.
+                    // Arithmetic may give an axis that some operands lack. 0 is not an axis, because axes are counted
+                    // from the end.
                     AttrKind::Axis => {
                         value.int().filter(|axis| *axis < 0).map(Attr::Int).ok_or(NoInstance::Inapplicable)
                     }
@@ -421,7 +425,7 @@ impl<'a> Instantiator<'a> {
     }
 }
 
-/// Returns whether a term is a number, or an expression of numbers only.
+/// Returns whether a term is a number or an expression of numbers.
 fn is_number(term: &Term, rule: &Rule) -> bool {
     match term {
         Term::Number { .. } => true,
@@ -431,13 +435,13 @@ fn is_number(term: &Term, rule: &Rule) -> bool {
     }
 }
 
-/// Binds the unbound dims of a pattern to those of a shape, from the last axis on.
+/// Binds the unbound dims of a pattern to those of a shape, from the last axis outwards.
 fn bind_from_the_end(pattern: &TypePattern, shape: &Shape, bindings: &mut Bindings) {
     for (back, item) in pattern.dims.0.iter().rev().enumerate() {
         let DimsItem::One(DimPattern::Var(slot)) = item else { return };
         if bindings.get(*slot).is_none() && back < shape.rank() {
             let dim: Dim = shape[shape.rank() - 1 - back].clone();
-            // The slot is unbound, so that binding it cannot fail.
+            // The slot is unbound, so binding cannot fail.
             let _ = bindings.bind(*slot, Bound::Dim(dim));
         }
     }

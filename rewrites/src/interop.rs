@@ -1,5 +1,5 @@
-//! Rules as egg's [`Searcher`] and [`Applier`]: its `Runner`, its schedulers and its extractors work on the engine's
-//! e-graph.
+//! Converts rules to egg's [`Searcher`] and [`Applier`], so that egg's `Runner`, schedulers and extractors work on
+//! the engine's e-graph.
 //!
 //! ```
 //! use egg::{AstSize, Extractor, Runner};
@@ -22,12 +22,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Subst`] binds one variable for each node of a left side, roots and operands included. The applier finds the
-//! matched e-nodes of each class again. It also runs the guard, which solves for dims and attributes, because a
-//! searcher may not intern types. So schedulers count matches of the left side's structure, before the guard.
+//! A [`Subst`] binds one variable for each node of a left side, including roots and operands. The applier searches
+//! for the matched e-nodes of these classes again, because a `Subst` contains only classes. It also runs the guard,
+//! which solves for dims and attributes, because a searcher cannot intern new types. So schedulers count matches
+//! before the guard.
 //!
-//! Two kinds of rules have no counterpart and are omitted. `group` rules take the maximal set of their members, and
-//! `once` rules run on the initial e-graph of their phase, only if they lower the cost.
+//! Two kinds of rules are omitted, because egg has no counterpart. A `group` rule takes the maximal set of its
+//! members. A `once` rule runs on the initial e-graph of its phase, and only if it lowers the cost.
 
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ use crate::{
     ruleset::RuleSet,
 };
 
-/// Returns the e-graph of a program without rewriting, and the class of each of its nodes; `None` for nodes that no
-/// output needs.
+/// Returns the e-graph of a program without rewriting, and the class of each node of the program. A node on which no
+/// output depends has no class.
 ///
 /// # Errors
 /// If dimensions are not bound.
@@ -56,7 +57,7 @@ pub fn egraph(graph: &Graph) -> Result<(EGraph, Vec<Option<Id>>), RewriteError> 
     Ok((egraph, program.into_iter().map(|(id, _)| id).collect()))
 }
 
-/// Returns the e-graph after the engine's own phases, for egg's extractors, and the class of each node of the program.
+/// Returns the e-graph after the engine's phases, for egg's extractors, and the class of each node of the program.
 ///
 /// # Errors
 /// If dimensions are not bound, or a rule is wrong.
@@ -65,7 +66,8 @@ pub fn saturate(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<(EG
     Ok((engine.egraph, program.into_iter().map(|(id, _)| id).collect()))
 }
 
-/// Returns the rules that run in a phase, each of their legal forms by itself; without `group` and `once` rules.
+/// Returns the rules that run in a phase, except `group` and `once` rules. Each legal form of a rule is a separate
+/// rewrite.
 pub fn rewrites(rules: &RuleSet, phase: &Phase) -> Vec<Rewrite<InternedNode, Facts>> {
     let rewrite = |compiled: &Arc<Compiled>| {
         let name = match compiled.variant {
@@ -78,13 +80,13 @@ pub fn rewrites(rules: &RuleSet, phase: &Phase) -> Vec<Rewrite<InternedNode, Fac
     single(rules).rules.iter().filter(|c| phase.runs(&c.rule.phase)).map(rewrite).collect()
 }
 
-/// Returns the rules that [`rewrites`] converts: all without `group` and `once` rules.
+/// Returns all rules that [`rewrites`] can convert, that is, all except `group` and `once` rules.
 pub fn single(rules: &RuleSet) -> RuleSet {
     let chosen = rules.rules.iter().filter(|c| !c.rule.group && !c.rule.once).cloned().collect();
     RuleSet { rules: chosen, ..rules.clone() }
 }
 
-/// A rule in the form of egg's.
+/// A rule in egg's form.
 #[derive(Clone)]
 struct EggRule(Arc<Compiled>);
 
@@ -162,7 +164,7 @@ impl Applier<InternedNode, Facts> for EggRule {
 }
 
 impl EggRule {
-    /// Returns the roots of a match, if applying the rule to it changed anything.
+    /// Applies the rule to a match. Returns the roots if this changed the e-graph.
     fn apply(&self, egraph: &mut EGraph, found: &Match) -> Vec<Id> {
         let compiled = &*self.0;
         let sight = Sight::of(compiled.pattern(), egraph, found);

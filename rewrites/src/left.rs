@@ -1,4 +1,4 @@
-//! Left sides of rules: drawn samples of them, and their compilation in the legal form that a sample has.
+//! Left sides of rules: the samples that are drawn for them, and their compilation in the legal form of a sample.
 
 use eutectic_ir::{
     Op, Shape,
@@ -17,15 +17,15 @@ use crate::{
     sample::{Generic, Sample, draw},
 };
 
-/// The seed of a sample, and its variables without dims.
+/// The seed of a sample, and the variables that are bound to empty sequences of dims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Draw {
     pub seed: u64,
-    /// The variables that stand for no dims.
+    /// The variables that are bound to empty sequences of dims.
     pub empty: Vec<VarId>,
 }
 
-/// A legal form: the draw of a sample that has it, and its named ops.
+/// A legal form of a left side: the draw of a sample with this form, and the ops that the form names.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Form {
     pub draw: Draw,
@@ -43,17 +43,18 @@ impl Draw {
     }
 }
 
-/// Compiles the form of a left side in the sample of a draw.
+/// Compiles the legal form that a left side has in the sample of a draw.
 ///
 /// # Errors
-/// If the left side of this sample cannot be typed or compiled.
+/// If the draw gives no sample, or the left side cannot be typed or compiled in the sample.
 pub(crate) fn form(rule: &Rule, draw: &Draw) -> Result<Pattern, LangError> {
     let refused = |message: &str| refuse(rule, rule.roots[0].span.clone(), message.into(), "draw other samples");
-    let sample = draw.sample(rule).ok_or_else(|| refused("a draw in forms.txt gives no sample"))?;
+    let sample =
+        draw.sample(rule).ok_or_else(|| refused("a draw that forms.txt lists for this rule gives no sample"))?;
     compile_left(rule, &mut Facts::default(), &sample)
 }
 
-/// Compiles the left side in the legal form that a generic sample has.
+/// Compiles a left side in the legal form that it has in a sample.
 pub(crate) fn compile_left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> Result<Pattern, LangError> {
     let types: Vec<TypeId> = sample.types.iter().map(|t| facts.type_id(t.clone())).collect();
     let members = [sample.bindings.clone()];
@@ -64,7 +65,9 @@ pub(crate) fn compile_left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> R
         let made = builder.term(&root.left, 0, None).map_err(|fault| {
             let message = match fault {
                 NoInstance::Wrong { message, .. } => message,
-                NoInstance::Inapplicable => "a value on the left does not exist, such as an inexact quotient".into(),
+                NoInstance::Inapplicable => {
+                    "the left side has no value, for example because of an inexact quotient".into()
+                }
             };
             refuse(rule, root.span.clone(), message, "see the op's signature: `eutectic ops`")
         })?;
@@ -74,7 +77,7 @@ pub(crate) fn compile_left(rule: &Rule, facts: &mut Facts, sample: &Sample) -> R
         .map_err(|message| refuse(rule, rule.roots[0].span.clone(), message, "split the rule, or share a subterm"))
 }
 
-/// Returns an error about a part of a rule.
+/// Returns an error at a position of a rule.
 pub(crate) fn refuse(rule: &Rule, span: std::ops::Range<usize>, message: String, help: &str) -> LangError {
     located(&rule.source, &rule.name, span, message, help)
 }

@@ -1,11 +1,11 @@
-//! The forms of ops that backends accept, if these are narrower than the ops' signatures.
+//! The forms of ops that kernels compute, if these are narrower than the ops' signatures.
 
 use eutectic_ir::{
     Op,
     lang::{Signature, Source},
 };
 
-/// Returns the legal form of an op, or `None` if it is the op's signature.
+/// Returns the signature of an op's legal forms; `None` if every form is legal.
 pub(crate) fn legal_signature(op: Op) -> Option<Signature> {
     let def = op.def();
     let attrs: Vec<_> = def.attrs.iter().map(|a| a.name).collect();

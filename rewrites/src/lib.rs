@@ -1,7 +1,7 @@
 //! Rewriting: rules as data, an e-graph, and the engine that saturates it.
 //!
-//! This is the only crate that names `egg`. It reads rule files, types every rule, searches and applies them in
-//! phases, and hands the saturated e-graph on as plain data ([`eutectic_ir::eclasses::EClasses`]).
+//! Only this crate uses `egg`. It reads rule files, types every rule, and searches and applies rules in phases. The
+//! result is the saturated e-graph as plain data ([`eutectic_ir::eclasses::EClasses`]).
 //!
 //! ```text
 //! *.rules ── parse ── rule: types, guards ── pattern (left), recipe (right) ── RuleSet
@@ -89,7 +89,7 @@ mod terms;
 mod verdict;
 mod why;
 
-/// The page about the rule language, in Markdown: rules, declared ops, and errors.
+/// The documentation of the rule language in Markdown: rules, declared ops, and errors.
 pub const LANGUAGE: &str = include_str!("../LANGUAGE.md");
 
 pub use circles::circles;

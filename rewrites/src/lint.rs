@@ -1,4 +1,4 @@
-//! Finds suspicious rules among those that load: `rules lint`.
+//! Finds suspicious rules among those that load, for `rules lint`.
 
 use std::{ops::Range, sync::Arc};
 
@@ -9,39 +9,39 @@ use crate::{
     ruleset::RuleSet,
 };
 
-/// One finding.
+/// A finding about a rule.
 #[derive(Clone, Debug)]
 pub struct Lint {
     /// The rule.
     pub rule: Arc<str>,
-    /// File and line.
+    /// File, line and column.
     pub place: String,
-    /// The finding, and the help.
+    /// The finding, followed by a suggestion.
     pub message: String,
 }
 
-/// The most ops of a left side that is not fragile. If a program writes one of many ops differently, the side does not
-/// match.
+/// The maximal number of ops of a robust left side. A larger side seldom matches, because a program may write any of
+/// its ops differently.
 const MOST_OPS: usize = 16;
 
-/// Looks for unused variables, left sides that are too large, and rules that another rule makes pointless.
+/// Finds unused variables, left sides that are too large, and rules that another rule makes superfluous.
 pub fn lint(rules: &RuleSet) -> Vec<Lint> {
     let mut lints = Vec::new();
     for compiled in rules.rules.iter().filter(|c| c.variant == 0) {
         let rule = &compiled.rule;
         for (name, span) in check::unused(compiled) {
-            lints.push(found(rule, &span, format!("`{name}` is declared and never used; remove it")));
+            lints.push(found(rule, &span, format!("`{name}` is declared but never used; remove it")));
         }
         let size = check::size(compiled.pattern());
         if size > MOST_OPS {
             let message = format!(
-                "its left side has {size} ops; recognise parts of it with rules of their own (at most {MOST_OPS})"
+                "its left side has {size} ops, and at most {MOST_OPS} are recommended; match parts of it by separate rules"
             );
             lints.push(Lint::of(rule, message));
         }
         let shadows = |other: &&Arc<Compiled>| other.rule.name != rule.name && shadow(other, compiled);
         if let Some(other) = rules.rules.iter().find(shadows) {
-            let message = format!("{} does the same, for more; remove one", other.rule.name);
+            let message = format!("the rule {} covers all of its matches; remove one of the two", other.rule.name);
             lints.push(Lint::of(rule, message));
         }
     }
@@ -49,7 +49,7 @@ pub fn lint(rules: &RuleSet) -> Vec<Lint> {
 }
 
 impl Lint {
-    /// Returns a finding about a whole rule.
+    /// Returns a finding at the position of a rule.
     pub fn of(rule: &Rule, message: String) -> Lint {
         found(rule, &rule.span, message)
     }
@@ -60,10 +60,10 @@ fn found(rule: &Rule, span: &Range<usize>, message: String) -> Lint {
     Lint { rule: rule.name.clone(), place: format!("{}:{line}:{column}", rule.source.name), message }
 }
 
-/// Returns whether `general` replaces every match of `special` by the same result: its left side is more general, and
-/// with the same bindings its right side is equal.
+/// Returns whether `general` replaces every match of `special` by the same result. Its left side must be more
+/// general, and its right side equal for the same bindings.
 fn shadow(general: &Compiled, special: &Compiled) -> bool {
-    // Left sides with different inserted broadcasts differ.
+    // Left sides with different numbers of inserted views differ.
     if general.pattern().inserted() != special.pattern().inserted() {
         return false;
     }
@@ -81,7 +81,7 @@ fn shadow(general: &Compiled, special: &Compiled) -> bool {
         && covers(&general.roots[0].right, &special.roots[0].right, &mut bound)
         && general.relations.is_empty()
         && general.tensors().all(|(v, ty, constant)| {
-            // The shape `F[A..]` of a plain variable admits every shape. Any other must be identical.
+            // The shape `F[A..]` of an unconstrained variable admits every shape. Any other shape must be identical.
             let at = general.variables.iter().position(|o| o.name == v.name);
             match at.and_then(|at| bound[at].as_ref()) {
                 Some(Term::Tensor(other)) => match &special.variables[*other].kind {
@@ -110,7 +110,7 @@ fn covers(general: &Term, special: &Term, bound: &mut [Option<Term>]) -> bool {
             }
         },
         (Term::Call(a), Term::Call(b)) => {
-            // A variable of ops may stand for an op of the group, with any attributes.
+            // A variable of ops stands for any op of its group, with any attributes.
             let fits = match (a.op, b.op) {
                 (OpTerm::Variable(_, group), OpTerm::Named(op)) => group.contains(op),
                 (OpTerm::Variable(_, group), OpTerm::Variable(_, other)) => group == other,

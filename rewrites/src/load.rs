@@ -1,4 +1,4 @@
-//! Loads rules: a file, a folder, or a pack.
+//! Loads rules from a file, a folder, or a pack.
 
 use std::{
     fs, io,
@@ -17,24 +17,24 @@ impl RuleSet {
     /// Loads a rule file, all `*.rules` files under a folder, or a pack.
     ///
     /// # Errors
-    /// As [`RuleSet::load_after`].
+    /// The errors of [`RuleSet::load_after`].
     pub fn load(path: &Path) -> Result<RuleSet, LoadError> {
         RuleSet::load_after(path, &RuleSet::default())
     }
 
-    /// Loads rules like [`RuleSet::load`], after others: these may name the ops that the `known` ones declare, and a pack
-    /// may need packs among them.
+    /// Loads rules like [`RuleSet::load`], given the rules that were loaded before. The new rules may name ops that
+    /// the `known` rules declare, and a pack may need packs among them.
     ///
     /// # Errors
-    /// When a file cannot be read, and every rule that is wrong; when a pack lacks what it needs, is of a newer version
-    /// of the language, or is not what was checked.
+    /// If a file cannot be read or a rule is wrong, with all wrong rules in one error. If a pack lacks a pack that it
+    /// needs, is written in a newer version of the language, or differs from its checked state.
     pub fn load_after(path: &Path, known: &RuleSet) -> Result<RuleSet, LoadError> {
         let (rules, mut errors) = RuleSet::load_partly(path, known)?;
         if errors.is_empty() { Ok(rules) } else { Err(errors.swap_remove(0)) }
     }
 
-    /// Loads rules like [`RuleSet::load_after`]. Returns the rules that load, and the errors of the others: files that
-    /// cannot be read, then rules.
+    /// Loads rules like [`RuleSet::load_after`]. Returns the rules that load, and errors for the rest: first files
+    /// that cannot be read, then wrong rules.
     ///
     /// # Errors
     /// If the path cannot be read, or a pack cannot be used.
@@ -85,10 +85,10 @@ impl RuleSet {
         RuleSet::read_pack(&source, known).map(|rules| (rules, Vec::new()))
     }
 
-    /// Reads the file of a pack, also one that a program holds as text (`include_str!`).
+    /// Reads the text of a pack file, which may be embedded in a program (`include_str!`).
     ///
     /// # Errors
-    /// As [`RuleSet::load_after`].
+    /// The errors of [`RuleSet::load_after`].
     pub fn read_pack(source: &Source, known: &RuleSet) -> Result<RuleSet, LoadError> {
         let unfit = |problem| LoadError::Pack { path: source.name.to_string().into(), problem };
         let file = PackFile::read(source).map_err(|error| LoadError::Rules(Errors(vec![error])))?;
@@ -106,7 +106,7 @@ impl RuleSet {
         }
         if let Some(name) = file.stamp.differs(rules.iter()) {
             return Err(unfit(format!(
-                "the rule `{name}` is not the one that was checked; change the folder of the pack and run `eutectic rules pack`"
+                "the rule `{name}` differs from the checked one; edit the folder of the pack and run `eutectic rules pack` again"
             )));
         }
         rules.packs.push(Pack { manifest: file.pack, stamp: Some(file.stamp) });
@@ -115,7 +115,7 @@ impl RuleSet {
 }
 
 impl PackFile {
-    /// Returns the file of a folder whose rules were checked, with its verdicts.
+    /// Returns the pack file of a folder whose rules were checked. It includes the verdicts of the folder.
     ///
     /// # Errors
     /// If a file of the folder cannot be read, or the folder has no manifest.
@@ -126,7 +126,7 @@ impl PackFile {
         }
         let pack = manifest.ok_or_else(|| LoadError::Pack {
             path: folder.to_path_buf(),
-            problem: format!("it has no {MANIFEST}; write one, as in {EXAMPLE}"),
+            problem: format!("it has no {MANIFEST}; add one, such as {EXAMPLE}"),
         })?;
         let name = |source: &Source| {
             let path = Path::new(&*source.name);
@@ -149,7 +149,7 @@ struct FolderFiles {
 }
 
 impl FolderFiles {
-    /// Reads the files.
+    /// Reads the files of a folder.
     ///
     /// # Errors
     /// If a folder or its manifest cannot be read.
@@ -177,7 +177,7 @@ impl FolderFiles {
     }
 }
 
-/// The verdicts on the rules of a directory, where it has any.
+/// Returns the verdicts on the rules of a directory; none if it has no file of verdicts.
 fn proofs_of(directory: &Path) -> Result<Proofs, LoadError> {
     let path = directory.join(proof::FILE);
     if !path.exists() {
@@ -188,9 +188,9 @@ fn proofs_of(directory: &Path) -> Result<Proofs, LoadError> {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
-    // Reading a pipe waits for whoever writes to it.
+    // Reading a pipe would wait until another process writes to it.
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not a regular file"));
     }
     String::from_utf8(fs::read(path)?).map_err(|e| {
         let place = format!("byte {} is not UTF-8 text", e.utf8_error().valid_up_to() + 1);
@@ -200,7 +200,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 
 fn collect(directory: &Path, seen: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Result<(), LoadError> {
     let wrong = |error| LoadError::Read { path: directory.to_path_buf(), error };
-    // Links may lead in a circle.
+    // Symbolic links may form cycles.
     let itself = fs::canonicalize(directory).map_err(wrong)?;
     if seen.contains(&itself) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The application log: the rule, the matched nodes and the new nodes of each application.
+//! The application log. For each application of a rule, it has the rule, the matched nodes and the new nodes.
 //!
-//! It serves explanations, provenance, statistics and bundles. Explanations come from the log and not from proofs: a
-//! node is explained by the application that made it first, and by the explanations of the nodes that this application
-//! matched.
+//! The log serves explanations, provenance, statistics and bundles. Explanations follow from the log, not from egg's
+//! proofs. A node is explained by the application that made it first, and by the explanations of the nodes that this
+//! application matched.
 
 use egg::Id;
 use eutectic_ir::Op;
@@ -14,19 +14,19 @@ use crate::egraph::{EGraph, Head, InternedNode};
 /// One application of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
-    /// The rule.
+    /// The index of the rule.
     pub rule: usize,
-    /// The op that its variable of ops stands for, if it has one.
+    /// The op to which the rule's variable of ops is bound, if it has one.
     pub op: Option<Op>,
-    /// The classes of its roots.
+    /// The classes of the roots.
     pub roots: SmallVec<[Id; 2]>,
-    /// The bindings of its tensor variables.
+    /// The bindings of the tensor variables.
     pub variables: SmallVec<[Id; 4]>,
-    /// The nodes that it matched.
+    /// The matched nodes.
     pub matched: SmallVec<[(Head, SmallVec<[Id; 4]>); 4]>,
-    /// The nodes of its right side, with their classes. Nodes that equal a root come last.
+    /// The nodes of the right side, with their classes. The nodes that are united with roots come last.
     pub made: SmallVec<[(InternedNode, Id); 4]>,
-    /// Whether it united classes or made nodes.
+    /// Whether the application united classes or made nodes.
     pub changed: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Log {
     pub applications: Vec<Application>,
 }
 
-/// The first application that made each node. Nodes are in their final form.
+/// The first application that made each node. Nodes are in canonical form.
 pub(crate) struct Makers {
     first: FxHashMap<(Head, SmallVec<[Id; 4]>), usize>,
 }
@@ -46,7 +46,8 @@ pub(crate) fn canonical(egraph: &EGraph, children: &[Id]) -> SmallVec<[Id; 4]> {
 }
 
 impl Log {
-    /// Indexes the log after the e-graph is rebuilt. Nodes of the program itself have no maker.
+    /// Returns the first application that made each node, after the e-graph is rebuilt. Nodes of the program itself
+    /// have none.
     pub fn makers(&self, egraph: &EGraph, program: impl Iterator<Item = InternedNode>) -> Makers {
         let given: FxHashSet<_> = program.map(|n| (n.head, canonical(egraph, &n.children))).collect();
         let mut first = FxHashMap::default();
@@ -63,7 +64,7 @@ impl Log {
 }
 
 impl Makers {
-    /// Returns the application that first made a node. Its children must be canonical.
+    /// Returns the application that made a node first. The node's children must be canonical.
     pub fn of(&self, head: Head, children: &[Id]) -> Option<usize> {
         self.first.get(&(head, SmallVec::from_slice(children))).copied()
     }

@@ -1,4 +1,4 @@
-//! The entry point: takes a graph and rules, and returns a saturated e-graph as plain data.
+//! The entry point: saturates a graph with rules, and returns the e-graph as plain data.
 
 use std::sync::Arc;
 
@@ -22,27 +22,27 @@ use crate::{
     ruleset::RuleSet,
 };
 
-/// Options of `optimize`.
+/// Options of [`optimize`].
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The limits of the engine.
     pub limits: EngineLimits,
-    /// The last phase to run. `None` runs all phases.
+    /// The last phase to run. If it is `None`, all phases run.
     pub until: Option<Phase>,
     /// The device for which rules run.
     pub device: Device,
 }
 
-/// The reason why a graph could not be rewritten.
+/// The reason why a graph cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
-    /// Dimensions without a value or bounds.
-    #[error("dimensions are not bound: {}", .0.join(", "))]
+    /// Some dimensions have neither a value nor bounds.
+    #[error("cannot rewrite the graph because dimensions are not bound: {}", .0.join(", "))]
     Unbound(Vec<String>),
-    /// Part of the program has no legal form with the rules that ran.
+    /// A part of the program has no legal form with the chosen rules.
     #[error("cannot compute these because no rule brings them into legal form: {}", .0.join("; "))]
     Illegal(Vec<String>),
-    /// Two ops have the same name.
+    /// Two ops with different declarations have the same name.
     #[error(transparent)]
     Ops(#[from] OpClash),
     /// A rule is wrong.
@@ -50,12 +50,12 @@ pub enum RewriteError {
     Rule(#[from] Box<LangError>),
 }
 
-/// A saturated e-graph, with the log of its rewriting.
+/// A saturated e-graph with the log of its rewriting.
 #[derive(Clone, Debug)]
 pub struct Rewritten {
     /// The classes.
     pub classes: EClasses,
-    /// The class of each node of the graph, or `None` if no output needs it.
+    /// The class of each node of the graph. A node on which no output depends has no class.
     pub class_of: Vec<Option<ClassId>>,
     /// The result of each phase.
     pub phases: Vec<PhaseReport>,
@@ -63,9 +63,9 @@ pub struct Rewritten {
     pub statistics: Vec<RuleStatistics>,
     /// Every application of a rule, in order.
     pub applications: Vec<Applied>,
-    /// The rules that were not applied, because a discontinuous op observes their value.
+    /// The rules that were not applied because a discontinuous op observes the rounding of the value.
     pub withheld: Vec<Observed>,
-    /// The application that first made each node, by class and node. `None` for nodes of the program itself.
+    /// The application that first made each node, by class and node; `None` for nodes of the program itself.
     makers: Vec<Vec<Option<usize>>>,
 }
 
@@ -74,28 +74,28 @@ pub struct Rewritten {
 pub struct Applied {
     /// The rule.
     pub rule: Arc<str>,
-    /// The op that its variable of ops stands for, if it has one.
+    /// The op to which the rule's variable of ops is bound, if it has one.
     pub op: Option<Op>,
-    /// The classes of its roots, or `None` for those that no output needs.
+    /// The classes of the rule's roots. A root on which no output depends has no class.
     pub roots: Vec<Option<ClassId>>,
-    /// The classes of its tensor variables, in the order of `forall`, member by member.
+    /// The classes of the rule's tensor variables, in the order of `forall`, for one member after the other.
     pub variables: Vec<(Arc<str>, Option<ClassId>)>,
-    /// The nodes of its right side that can be chosen.
+    /// The nodes of the right side that a plan can choose.
     pub made: Vec<NodeChoice>,
-    /// Whether it changed anything.
+    /// Whether the application changed the e-graph.
     pub changed: bool,
-    /// The applications that made the matched nodes.
+    /// The indices of the applications that made the matched nodes.
     pub after: Vec<usize>,
 }
 
-/// A rule that was not applied, because a discontinuous op observes the value that it would change.
+/// A rule that was not applied because a discontinuous op observes the rounding of the value.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The rule.
     pub rule: Arc<str>,
-    /// The class of the value, or `None` if no output needs it.
+    /// The class of the value; `None` if no output depends on it.
     pub class: Option<ClassId>,
-    /// The op that observes it.
+    /// The op that observes the value.
     pub observer: Op,
 }
 
@@ -105,8 +105,8 @@ impl Rewritten {
         self.class_of.get(node.0 as usize).copied().flatten()
     }
 
-    /// Returns, for each class to which rules of these names led, the nodes that came of their applications or of others
-    /// after them.
+    /// Returns the nodes that follow from rules with these names, grouped by class. A node follows from a rule if an
+    /// application of the rule made it, or a later application that matched a node which follows from the rule.
     pub fn led_by(&self, is: impl Fn(&str) -> bool) -> Vec<(ClassId, Vec<usize>)> {
         let mut led: Vec<bool> = Vec::with_capacity(self.applications.len());
         for applied in &self.applications {
@@ -124,8 +124,8 @@ impl Rewritten {
         all.filter(|(_, nodes)| !nodes.is_empty()).collect()
     }
 
-    /// Adds the factors that rules give for kernels with their results: each to the nodes of the roots that the rule made
-    /// first.
+    /// Adds the price factors of rules. Each factor applies to the nodes that the rule made first, in the classes of
+    /// its roots.
     fn hint(&mut self, rules: &RuleSet) {
         let price = |name: &str| rules.get(name).map_or(1.0, |rule| rule.price);
         let mut hints = Vec::new();
@@ -141,8 +141,8 @@ impl Rewritten {
         self.classes.hints = hints;
     }
 
-    /// Returns the applications, in order, that turned the program into this node of a class; empty for a node of the
-    /// program.
+    /// Returns the applications, in order, that derive this node of a class from the program. A node of the program
+    /// has none.
     pub fn explain(&self, class: ClassId, node: usize) -> Vec<&Applied> {
         let mut steps: Vec<usize> = Vec::new();
         let mut open: Vec<usize> =
@@ -161,8 +161,8 @@ impl Rewritten {
 /// Saturates a graph with rules, phase by phase.
 ///
 /// # Errors
-/// If dims are unbound, a rule turns out to be wrong, two ops have the same name with different declarations,
-/// or a part of the program has no legal form in the end.
+/// If dims are unbound, a rule is wrong, two ops with different declarations have the same name, or a part of the
+/// program has no legal form in the end.
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
     let graph = &*graph.observed();
     let rules = &*rules.with_ops_of(graph)?;
@@ -202,10 +202,10 @@ pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rew
     Ok(rewritten)
 }
 
-/// For each node of a graph, its class, if the node is live, and its origin.
+/// For each node of a graph, its class and its origin. Nodes on which no output depends have no class.
 pub(crate) type LiveNodes = Vec<(Option<Id>, Origin)>;
 
-/// Runs the phases on a graph.
+/// Runs all phases on a graph.
 pub(crate) fn saturate<'r>(
     graph: &Graph,
     rules: &'r RuleSet,
@@ -232,7 +232,7 @@ pub(crate) fn merged(statistics: Vec<RuleStatistics>) -> Vec<RuleStatistics> {
     merged
 }
 
-/// Returns the e-graph of a program, before any rule has run.
+/// Returns the e-graph of a program before any rule runs.
 pub(crate) fn start(graph: &Graph) -> Result<(EGraph, LiveNodes), RewriteError> {
     let symbols = graph.symbols();
     if !symbols.is_empty() {
@@ -241,7 +241,7 @@ pub(crate) fn start(graph: &Graph) -> Result<(EGraph, LiveNodes), RewriteError> 
     Ok(insert(graph))
 }
 
-/// Returns the e-graph of a graph's live nodes.
+/// Returns the e-graph of the nodes on which outputs depend.
 fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
     let mut live = vec![false; graph.len()];
     graph.results().for_each(|(_, node)| live[node.0 as usize] = true);
@@ -259,7 +259,11 @@ fn insert(graph: &Graph) -> (EGraph, LiveNodes) {
             let head = egraph.analysis.observed(head, node.observer);
             let children: Option<SmallVec<[Id; 4]>> = node.operands.iter().map(|o| program[o.0 as usize].0).collect();
             egraph.analysis.rank = id.0;
-            egraph.add(InternedNode { head, op: node.op, children: children.expect("operands of live nodes are live") })
+            egraph.add(InternedNode {
+                head,
+                op: node.op,
+                children: children.expect("the operands of a live node are live"),
+            })
         });
         program.push((at, node.origin.clone()));
     }
@@ -280,7 +284,8 @@ fn legal(graph: &Graph, egraph: &EGraph, program: &LiveNodes, extracted: &Extrac
     if outputs.iter().all(|o| !extracted.classes.classes[*o].nodes.is_empty()) {
         return Ok(());
     }
-    // The error names the lowest nodes without a legal form. Nodes above them have none for that reason.
+    // The error names the first nodes without a legal form. Nodes that depend on them may have none only for that
+    // reason.
     let has_legal = |id: Id| {
         egraph[egraph.find(id)].nodes.iter().any(|n| {
             let types: Vec<_> = n.children.iter().map(|c| egraph[*c].data.ty).collect();
@@ -295,7 +300,7 @@ fn legal(graph: &Graph, egraph: &EGraph, program: &LiveNodes, extracted: &Extrac
     Err(RewriteError::Illegal(shown.collect()))
 }
 
-/// Converts the log to the numbers of the extracted classes.
+/// Converts the log to the numbering of the extracted classes.
 fn applications(
     egraph: &EGraph,
     log: &Log,

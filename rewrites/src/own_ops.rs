@@ -1,4 +1,4 @@
-//! Ops that files declare: reads graphs that use them, and adds their definitions to a set of rules.
+//! Ops that files declare: reads graphs that use them, and adds their definitions to a rule set.
 
 use std::borrow::Cow;
 
@@ -18,16 +18,16 @@ use crate::{
 };
 
 impl RuleSet {
-    /// Returns the ops that the files of the rules declare.
+    /// Returns the ops that the rule files declare.
     pub fn ops(&self) -> &Ops {
         &self.ops
     }
 
-    /// Returns the set with the definitions of a graph's declared ops. Ops that this set declares are unchanged,
-    /// because `--without` may have removed their rules.
+    /// Returns the rule set with the definitions of a graph's declared ops. Ops that the set declares itself are left
+    /// as they are, because `--without` may have removed their rules.
     ///
     /// # Errors
-    /// If the graph has an op that these rules declare differently under the same name.
+    /// If these rules declare an op of the graph differently under the same name.
     pub fn with_ops_of(&self, graph: &Graph) -> Result<Cow<'_, RuleSet>, OpClash> {
         let used = Ops::of(graph);
         let new: Vec<_> = used.declared().iter().copied().filter(|op| !self.ops.declared().contains(op)).collect();
@@ -41,7 +41,7 @@ impl RuleSet {
         Ok(Cow::Owned(RuleSet { ops, ..self.clone() }.defining(new)))
     }
 
-    /// Returns the set with the rules that define these ops; ops without a definition add nothing.
+    /// Returns the rule set with the rules that define these ops. Ops without a definition add nothing.
     pub fn defining(mut self, ops: impl IntoIterator<Item = Op>) -> RuleSet {
         let definitions = ops.into_iter().filter_map(OpDefinition::of);
         self.rules.extend(definitions.flat_map(|definition| definition.forms.iter().cloned()));
@@ -50,7 +50,7 @@ impl RuleSet {
     }
 }
 
-/// Two ops of one name with different declarations.
+/// The error of two different declarations of an op with the same name.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "cannot use `{name}` of {place} because {other} declares another op of this name; give one of the two another name"
@@ -68,7 +68,7 @@ impl OpClash {
     }
 }
 
-/// Reads the graph of a source, whose file may declare ops before it. It may also name the `known` ops.
+/// Reads a graph from a source that may declare ops before the graph. The graph may also use the `known` ops.
 ///
 /// ```
 /// use eutectic_ir::{lang::Source, ops::Ops};
@@ -84,7 +84,7 @@ impl OpClash {
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with the ops that it declares, or else with the graph, as in [`text::parse`].
+/// All errors of the declared ops, or if there are none, those of the graph; see [`text::parse`].
 pub fn read_graph(source: &Source, known: &Ops) -> Result<Graph, Errors> {
     let forms = sexp::read(source)?;
     let ops: Vec<(&Source, &Sexp)> = parse::ops_of(source, &forms).collect();

@@ -1,7 +1,7 @@
-//! Packs: folders of rules with a manifest, and the single file that `eutectic rules pack` makes of one.
+//! Packs: folders of rules with a manifest, and the single files that `eutectic rules pack` makes of them.
 //!
-//! A folder with a file `pack.toml` is a pack. The single file is a TOML document with the manifest, the rule files, the
-//! verdicts of `proofs.txt` and a stamp. The stamp lists the fingerprint of each rule that was checked.
+//! A folder with a file `pack.toml` is a pack. A pack file is a TOML document with the manifest, the rule files, the
+//! verdicts of `proofs.txt` and a stamp. The stamp lists the fingerprint of each checked rule.
 
 use std::{collections::BTreeMap, fmt, ops::Range, path::Path};
 
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{rule::Rule, verdict::fingerprint};
 
-/// The name of the manifest in the folder of a pack.
+/// The name of the manifest in a pack's folder.
 pub const MANIFEST: &str = "pack.toml";
 
-/// The extension of a pack that is one file.
+/// The file extension of a pack file.
 pub const EXTENSION: &str = "epack";
 
-/// The version of the rule language. It also covers the manifest and the file of a pack.
+/// The version of the rule language, of the manifest and of pack files.
 pub const LANGUAGE_VERSION: u32 = 1;
 
-/// The name that stands for the engine among the needs of a pack.
+/// The name of the engine among the needs of a pack.
 const ENGINE: &str = "eutectic";
 
 /// The version of the engine.
 const ENGINE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A manifest to copy.
+/// An example of a manifest, for messages.
 pub(crate) const EXAMPLE: &str = "name = \"mine\", version = \"1.0.0\", language = 1";
 
-/// What a pack says of itself.
+/// The manifest of a pack: its name, its version and its needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -37,9 +37,10 @@ pub struct Manifest {
     pub name: String,
     /// The version of the pack.
     pub version: Version,
-    /// The version of the rule language that its rules are written in.
+    /// The version of the rule language in which the rules are written.
     pub language: u32,
-    /// The packs that are to be there before it, and the engine (`eutectic`), each with the versions that will do.
+    /// The packs that must be loaded before this one, and the engine (`eutectic`), each with the versions that
+    /// suffice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub needs: BTreeMap<String, VersionReq>,
 }
@@ -48,56 +49,56 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stamp {
-    /// The version of the engine that checked.
+    /// The version of the engine that checked the rules.
     pub engine: String,
-    /// The day, as in 2026-11-30.
+    /// The day of the check, such as 2026-11-30.
     pub date: String,
-    /// The backends that ran the rules next to the interpreter.
+    /// The backends that ran the rules, besides the interpreter.
     pub backends: Vec<String>,
-    /// The seed of the instances.
+    /// The seed of the random instances.
     pub seed: u64,
-    /// The instances of all rules.
+    /// The number of instances of all rules.
     pub cases: usize,
-    /// Mutants of right sides that the instances refuted and did not refute; `None` without mutants.
+    /// The numbers of refuted and surviving mutants; `None` if no mutants were tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutants: Option<Mutants>,
-    /// The findings of `rules lint`.
+    /// The number of findings of `rules lint`.
     pub findings: usize,
-    /// The fingerprint of each rule.
+    /// The fingerprint of each rule, by name.
     pub rules: BTreeMap<String, String>,
 }
 
-/// Counts of mutants.
+/// The numbers of mutants, that is, of rules with a changed right side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutants {
-    /// Those that the instances refuted.
+    /// The number of mutants that an instance refuted.
     pub killed: usize,
-    /// Those that the instances did not tell from the rule.
+    /// The number of mutants that no instance distinguished from the rule.
     pub survivors: usize,
 }
 
-/// The file of a pack.
+/// The contents of a pack file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackFile {
     /// The manifest.
     pub pack: Manifest,
-    /// The result of its check.
+    /// The result of the check.
     pub stamp: Stamp,
     /// The text of each file, by its path in the folder of the pack.
     pub files: BTreeMap<String, String>,
-    /// The verdicts of `eutectic rules prove`, as in `proofs.txt`.
+    /// The verdicts of `eutectic rules prove`, in the format of `proofs.txt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proofs: Option<String>,
 }
 
-/// A pack that was loaded.
+/// A loaded pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pack {
     /// The manifest.
     pub manifest: Manifest,
-    /// The result of its check; `None` for a folder.
+    /// The result of the check; `None` for a folder.
     pub stamp: Option<Stamp>,
 }
 
@@ -105,10 +106,11 @@ impl Manifest {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// If it is no TOML, a key is missing, unknown or of another type, or it is of a newer version of the language.
+    /// If the text is not TOML, a key is missing, unknown or of the wrong type, or the language version is newer than
+    /// this engine's.
     pub fn read(source: &Source) -> Result<Manifest, LangError> {
         let language = |table: &toml::Table| table.get("language").cloned();
-        let help = format!("as in {EXAMPLE}");
+        let help = format!("write a manifest such as {EXAMPLE}");
         let manifest: Manifest = document(source, language, &help)?;
         manifest.checked().map_err(|problem| source.error(0..0, problem, help))?;
         Ok(manifest)
@@ -128,7 +130,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Returns why the pack cannot be used after these packs; `None` if it can.
+    /// Returns the reason why the pack cannot be loaded after these packs; `None` if it can.
     pub(crate) fn lacks(&self, given: &[Pack]) -> Option<String> {
         if let Some(other) = given.iter().find(|pack| pack.manifest.name == self.name) {
             return Some(format!("{} is loaded already; load one of the two", other.manifest));
@@ -160,7 +162,7 @@ impl fmt::Display for Manifest {
 }
 
 impl fmt::Display for Pack {
-    /// Prints the pack and its stamp on a line.
+    /// Prints the pack and its stamp on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.manifest)?;
         let Some(stamp) = &self.stamp else {
@@ -177,10 +179,10 @@ impl fmt::Display for Pack {
 }
 
 impl PackFile {
-    /// Reads the file of a pack.
+    /// Reads a pack file.
     ///
     /// # Errors
-    /// As [`Manifest::read`].
+    /// The errors of [`Manifest::read`].
     pub fn read(source: &Source) -> Result<PackFile, LangError> {
         let language = |table: &toml::Table| table.get("pack")?.as_table()?.get("language").cloned();
         let help = "`eutectic rules pack` writes the file again";
@@ -189,14 +191,14 @@ impl PackFile {
         Ok(file)
     }
 
-    /// Returns the rule files, named after the pack's file.
+    /// Returns the rule files, each named after the pack file and its path in the pack.
     pub(crate) fn sources(&self, path: &str) -> Vec<Source> {
         self.files.iter().map(|(name, text)| Source::new(format!("{path}:{name}"), text.as_str())).collect()
     }
 }
 
 impl fmt::Display for PackFile {
-    /// Prints the file.
+    /// Prints the text of the pack file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = toml::to_string_pretty(self).map_err(|_| fmt::Error)?;
         write!(
@@ -207,12 +209,12 @@ impl fmt::Display for PackFile {
 }
 
 impl Stamp {
-    /// Returns the fingerprint of each rule, as stamps have it.
+    /// Returns the fingerprints of rules in the format of stamps.
     pub fn fingerprints<'r>(rules: impl Iterator<Item = &'r Rule>) -> BTreeMap<String, String> {
         rules.map(|rule| (rule.name.to_string(), format!("{:016x}", fingerprint(rule)))).collect()
     }
 
-    /// Returns the first rule that is not the one that was checked; `None` if all are.
+    /// Returns the first rule that differs from the checked one, or is missing; `None` if there is none.
     pub(crate) fn differs<'r>(&self, rules: impl Iterator<Item = &'r Rule>) -> Option<String> {
         let there = Stamp::fingerprints(rules);
         let other = |(name, of): (&String, &String)| (self.rules.get(name) != Some(of)).then(|| name.clone());
@@ -221,7 +223,8 @@ impl Stamp {
     }
 }
 
-/// Reads a TOML document with a version of the language, which decides whether the rest can be read.
+/// Reads a TOML document after checking its language version, so that a newer version is reported before unknown
+/// keys.
 fn document<T: for<'d> Deserialize<'d>>(
     source: &Source,
     language: impl Fn(&toml::Table) -> Option<toml::Value>,
@@ -239,26 +242,26 @@ fn document<T: for<'d> Deserialize<'d>>(
             "cannot read this pack because it is written in version {version} of the rule language, and eutectic {ENGINE_VERSION} reads \
              versions up to {LANGUAGE_VERSION}"
         );
-        let help = "install a newer eutectic, or take an older version of the pack";
+        let help = "install a newer eutectic, or use an older version of the pack";
         return Err(source.error(place_of(&source.text, "language"), message, help));
     }
     toml::from_str(&source.text).map_err(wrong)
 }
 
-/// Returns the place of the first line that starts with a word, or the start of the text.
+/// Returns the position of the first line that starts with `word`, or of the start of the text.
 fn place_of(text: &str, word: &str) -> Range<usize> {
     let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
     starts.into_iter().find(|at| text[*at..].starts_with(word)).map_or(0..0, |at| at..at + word.len())
 }
 
-/// Returns a place that is within a text, and on borders of its letters.
+/// Returns a span limited to the text, with its ends on character boundaries.
 fn within(text: &str, span: Range<usize>) -> Range<usize> {
     let on = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let start = on(span.start);
     start..on(span.end).max(start)
 }
 
-/// Returns whether a path names a pack that is one file.
+/// Returns whether a path names a pack file.
 pub fn is_pack_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == EXTENSION)
 }

@@ -23,16 +23,16 @@ use crate::{
     rule::{Contract, Rule, Term, Variable},
 };
 
-/// A marker that an error was recorded.
+/// A marker that an error was recorded, for early returns.
 pub(crate) struct Noted;
 
 /// The ops that rules may name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub ops: Ops,
-    /// The names of ops whose declarations are wrong. Their uses are not reported again.
+    /// The names of ops whose declarations are wrong. Uses of these names are not reported as further errors.
     pub broken: Vec<String>,
-    /// The phases that the files declare, and those that are built in.
+    /// The built-in phases and those that the files declare.
     pub phases: Phases,
 }
 
@@ -51,14 +51,14 @@ pub(crate) fn phases_of<'s>(source: &'s Source, forms: &'s [Sexp]) -> impl Itera
     forms.iter().filter(|form| is_phase(form)).map(move |form| (source, form))
 }
 
-/// Reads the rules of a file. Rules that cannot be read are reported and left out.
+/// Reads the rules of a file. Wrong rules are left out and reported.
 pub(crate) fn rules(source: &Source, forms: &[Sexp], known: &Known) -> (Vec<Rule>, Vec<LangError>) {
     let (mut rules, mut errors) = (Vec::new(), Vec::new());
     for form in forms.iter().filter(|form| !is_op(form) && !is_phase(form)) {
         for (suffix, form) in one_per_op(form) {
             let (rule, mut wrong) = RuleReader::rule(source, &form, &suffix, known);
             rules.extend(rule);
-            // A rule for several ops is read once per op, and its copies repeat the same errors.
+            // A rule for several ops is read once per op. Its copies repeat the same errors, which are reported once.
             let said = |e: &LangError| errors.iter().any(|o: &LangError| o.offset() == e.offset());
             wrong.retain(|e| suffix.is_empty() || !said(e));
             errors.extend(wrong);
@@ -67,7 +67,7 @@ pub(crate) fn rules(source: &Source, forms: &[Sexp], known: &Known) -> (Vec<Rule
     (rules, errors)
 }
 
-/// Calls `visit` with every sequence of dims that is written with dots.
+/// Calls `visit` with the name of every sequence of dims that is written with dots (`B..`).
 pub(crate) fn sequences<'s>(sexp: &'s Sexp, visit: &mut dyn FnMut(&'s str)) {
     match &sexp.kind {
         SexpKind::Atom(a) => {
@@ -91,12 +91,12 @@ pub(crate) enum RuleSide {
 pub(crate) struct RuleReader<'a> {
     pub source: &'a Source,
     pub known: &'a Known,
-    /// The documentation of a rule that is generated from a declaration. Other rules have a comment above them.
+    /// The documentation of a rule that is generated from an op's declaration. Other rules have a comment above them.
     doc: Option<String>,
     pub name: String,
     pub scope: Scope,
     pub variables: Vec<Variable>,
-    /// The names with wrong declarations. Their uses are not reported again.
+    /// The names with wrong declarations. Uses of these names are not reported as further errors.
     pub misdeclared: Vec<String>,
     pub lets: Vec<(String, Term)>,
     pub uses: Vec<(usize, Range<usize>)>,
@@ -108,7 +108,7 @@ pub(crate) struct RuleReader<'a> {
     errors: Vec<LangError>,
 }
 
-/// The keywords at the start of a rule's parts.
+/// The words that start the parts of a rule.
 const PARTS: [&str; 13] = [
     "forall",
     "where",
@@ -169,7 +169,7 @@ impl<'a> RuleReader<'a> {
         }
     }
 
-    /// Records an error.
+    /// Records an error at a position of the rule.
     pub fn wrong<T>(
         &mut self,
         span: Range<usize>,
@@ -180,7 +180,7 @@ impl<'a> RuleReader<'a> {
         Err(Noted)
     }
 
-    /// Records the error of a reader for types, dims or relations.
+    /// Records an error that the reader of types, dims or relations returned.
     pub fn note<T>(&mut self, result: Result<T, LangError>) -> Result<T, Noted> {
         result.map_err(|mut error| {
             error.message = format!("{}: {}", self.name, error.message);
@@ -194,7 +194,7 @@ impl<'a> RuleReader<'a> {
             self.name = "(no rule)".into();
             let guess = form.call().and_then(|(head, _)| did_you_mean(head, ["rule", "op", "phase"].into_iter()));
             let help = guess.unwrap_or_else(|| SHAPE_OF_A_RULE.into());
-            return self.wrong(start(form), "only rules, ops and phases stand in a rule file", help);
+            return self.wrong(start(form), "this is neither a rule nor an op nor a phase", help);
         };
         self.name = "(unnamed)".into();
         let name = items.first().and_then(Sexp::atom).filter(|n| !n.starts_with([':', '?'])).unwrap_or_default();
@@ -213,7 +213,7 @@ impl<'a> RuleReader<'a> {
         }
         let forall = parts.forall.take();
         self.contract = parts.contract;
-        // `B..` anywhere makes `B` a sequence everywhere, because a relation may write it without dots.
+        // A name that occurs as `B..` anywhere is a sequence everywhere, because a relation may omit the dots.
         sequences(form, &mut |name| {
             let _ = self.scope.slot(name, SlotKind::Dims);
         });
@@ -225,7 +225,7 @@ impl<'a> RuleReader<'a> {
         let Some(contract) = parts.contract else {
             return self.wrong(
                 start(form),
-                "no numeric contract",
+                "this rule has no numeric contract",
                 "add (eq exact), (eq (ulp n)), (eq reassoc) or (eq fast)",
             );
         };
@@ -254,7 +254,7 @@ impl<'a> RuleReader<'a> {
         })
     }
 
-    /// Returns the `;;` lines right above the rule.
+    /// Returns the text of the `;;` lines directly above the rule.
     fn doc(&mut self, form: &Sexp) -> Result<String, Noted> {
         if let Some(doc) = self.doc.take() {
             return Ok(doc);
@@ -298,7 +298,7 @@ impl<'a> RuleReader<'a> {
             "canonical" if items.is_empty() => parts.canonical = true,
             _ if PARTS.contains(&head) => {
                 let help = "a rule has one `forall`, `group`, `backend`, `device`, `phase`, `price` and `eq`; `once` and `canonical` stand alone";
-                return self.wrong(item.span.clone(), format!("`{head}` occurs twice, or has too many parts"), help);
+                return self.wrong(item.span.clone(), format!("`{head}` occurs twice or has too many arguments"), help);
             }
             _ => {
                 let help = did_you_mean(head, PARTS.iter().copied()).unwrap_or_else(|| SHAPE_OF_A_RULE.into());
@@ -308,7 +308,7 @@ impl<'a> RuleReader<'a> {
         Ok(())
     }
 
-    /// Reads a bound on a limit of the device.
+    /// Reads a guard on a limit of the device.
     fn limit(&mut self, item: &Sexp) -> Result<LimitGuard, Noted> {
         if let Some((bound @ ("least" | "most"), [name, number])) = item.call()
             && let Some(limit) = name.atom().and_then(LimitGuard::named)
@@ -318,17 +318,18 @@ impl<'a> RuleReader<'a> {
         }
         let known: Vec<String> = LIMITS.iter().map(|(name, unit)| format!("{name} ({unit})")).collect();
         let help = format!("write (device (least memory 8e9) (most axes 6)); the limits are {}", known.join(", "));
-        self.wrong(item.span.clone(), "this is no bound on a limit of the device", help)
+        self.wrong(item.span.clone(), "this is not a bound on a limit of the device", help)
     }
 
     fn phase(&mut self, item: &Sexp) -> Result<Phase, Noted> {
         let Some((_, [name])) = item.call() else {
-            return self.wrong(item.span.clone(), "this names no phase", "write (phase algebra)");
+            return self.wrong(item.span.clone(), "this does not name a phase", "write (phase algebra)");
         };
         let known = self.known;
         let name = name.atom().unwrap_or_default();
         match known.phases.named(name) {
-            // The forms of legalizations are read in another way.
+            // Rules for legalization have another form: their sides are read as they are written, without insertion
+            // of views.
             Some(Phase::Legalize) if !self.name.starts_with("legalize/") => self.wrong(
                 item.span.clone(),
                 "only rules of the pack `legalize` run in the phase `legalize`",
@@ -348,7 +349,7 @@ impl<'a> RuleReader<'a> {
             Some(factor) => Ok(factor),
             None => {
                 let help = "write (price 0.8): kernels with the rule's result count as 0.8 of their predicted time";
-                self.wrong(item.span.clone(), "this is no factor from 0.01 to 100", help)
+                self.wrong(item.span.clone(), "this is not a factor from 0.01 to 100", help)
             }
         }
     }
@@ -375,7 +376,7 @@ impl<'a> RuleReader<'a> {
     }
 }
 
-/// Returns a whole number, which may be written with an exponent.
+/// Returns a non-negative integer, which may be written with an exponent.
 fn natural(text: &str) -> Option<u64> {
     let number = text.parse::<f64>().ok().filter(|n| n.fract() == 0.0 && (0.0..=9e15).contains(n))?;
     Some(number as u64)
@@ -391,7 +392,7 @@ pub(crate) fn comment_above(source: &Source, form: &Sexp) -> String {
     doc.join("\n").trim().to_string()
 }
 
-/// Returns an error that names its rule.
+/// Returns an error whose message starts with the rule's name.
 pub(crate) fn located(
     source: &Source,
     rule: &str,
@@ -402,7 +403,7 @@ pub(crate) fn located(
     source.error(span, format!("{rule}: {message}"), help)
 }
 
-/// Returns the opening bracket of a form, because a caret under a whole rule would mark no position.
+/// Returns the position of a form's opening bracket. A caret under the whole form would mark no position.
 fn start(form: &Sexp) -> Range<usize> {
     if form.list().is_some() { form.span.start..form.span.start + 1 } else { form.span.clone() }
 }

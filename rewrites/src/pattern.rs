@@ -1,7 +1,7 @@
-//! Left sides compiled for matching, and the matcher.
+//! Left sides that are compiled for matching, and the matcher.
 //!
-//! A left side is matched in legal form, as a graph: equal subterms are one node of the pattern, which joins several
-//! roots. The matcher ignores types; the guard checks its candidates afterwards.
+//! A left side is matched in legal form, as a graph. Equal subterms are one node, which may connect several roots.
+//! The matcher ignores types; the guard checks its candidates afterwards.
 
 use egg::Id;
 use eutectic_ir::{
@@ -25,44 +25,45 @@ pub(crate) enum Pat {
         constant: bool,
         wanted: Option<Wanted>,
         varied: bool,
-        /// The fewest axes, and whether there are no more.
+        /// The minimal rank, and whether it is the exact rank.
         rank: (usize, bool),
     },
-    /// A tensor of one known number.
+    /// A tensor whose elements are one known number.
     Number { wanted: Option<Wanted> },
     /// An op.
     Op {
         op: OpTerm,
-        /// The literal attributes. `None`: the guard checks the attribute.
+        /// The required values of literal attributes. For `None`, the guard checks the attribute.
         checks: Vec<Option<Attr>>,
         args: SmallVec<[usize; 4]>,
-        /// Whether the first two operands are also tried in swapped order, because the op is commutative.
+        /// Whether the first two operands are also tried in swapped order, for commutative ops.
         swap: bool,
-        /// The call of the rule for which it stands, and whether it is the call's reduction with kept axes.
+        /// The call of the rule that the node stands for, and whether the node is the call's reduction with kept
+        /// axes.
         call: Option<(usize, bool)>,
     },
 }
 
 #[derive(Clone, Debug)]
 enum MatchStep {
-    /// Tries the nodes of a bound class.
+    /// Tries the e-nodes of a bound class as a node of the pattern.
     Node(usize),
-    /// Binds a root to the classes at a number of levels above a bound class.
+    /// Binds a root to each class that is `levels` levels above a bound class.
     Join { root: usize, from: usize, levels: usize },
 }
 
-/// A left side, compiled.
+/// A compiled left side.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pub nodes: Vec<Pat>,
     pub roots: Vec<usize>,
     /// The node of each tensor variable.
     pub tensors: Vec<usize>,
-    /// The nodes of the numbers on the left, by their id; several ids may share a node.
+    /// The node of each number on the left side, by the number's id. Several ids may share a node.
     pub numbers: Vec<usize>,
     /// The node that stands for each call.
     pub calls: Vec<(usize, usize)>,
-    /// The calls of the left, by id.
+    /// The calls of the left side, by id.
     pub terms: Vec<Option<AppliedOp>>,
     /// The number of levels from a root to its deepest leaf.
     pub depth: usize,
@@ -74,21 +75,21 @@ pub(crate) fn unbound() -> Id {
     Id::from(u32::MAX as usize)
 }
 
-/// A match of a pattern: for each node, a class and one of its e-nodes.
+/// A match of a pattern: a class and one of its e-nodes for each node of the pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Match {
     pub classes: SmallVec<[Id; 12]>,
     pub heads: SmallVec<[Head; 12]>,
-    /// The swapped nodes: bit `n` is set if node `n` matched with its first two operands swapped.
+    /// The swapped nodes. Bit `n` is set if node `n` matched with its first two operands swapped.
     pub swapped: u64,
 }
 
-/// Observes the matcher: its candidates and its failures.
+/// Observes the matcher's candidates and failures.
 pub(crate) trait Watch {
     /// Receives a match. Returns whether the search continues.
     fn found(&mut self, found: &Match) -> bool;
 
-    /// Reports a failure after `_ops` ops of the pattern were matched.
+    /// Receives a failure, which occurred after `_ops` ops of the pattern were matched.
     fn missed(&mut self, _ops: usize, _miss: Miss) {}
 }
 
@@ -98,31 +99,32 @@ impl<F: FnMut(&Match) -> bool> Watch for F {
     }
 }
 
-/// The reason why a class cannot stand for a node of a pattern.
+/// The reason why a class does not match a node of the pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Miss {
-    /// The class's nodes have other numbers of operands.
+    /// An e-node of the class has another number of operands.
     Operands { node: usize, has: usize },
-    /// Attribute `attr` of this e-node's head differs.
+    /// Attribute `attr` of an e-node with this head differs.
     Attr { node: usize, head: Head, attr: usize },
-    /// The pattern contains the node twice, and it is bound to another class already.
+    /// The node occurs twice in the pattern, and is bound to another class.
     Other { node: usize, class: Id },
     /// The facts about the class do not fit the node.
     Class { node: usize, class: Id },
 }
 
-/// The head in place of a pattern node that is not an op.
+/// The head of a pattern node that is not an op.
 const NO_HEAD: Head = Head(u32::MAX);
 
-/// A bound node under another one.
+/// A bound node below a root.
 struct WayUp {
     from: usize,
-    /// Levels between them.
+    /// The number of levels between the two nodes.
     levels: usize,
 }
 
 impl Pattern {
-    /// Compiles the left sides that a builder made of a rule. The error names the part that is too large or not joined.
+    /// Compiles the left sides that an instantiator built. Fails if the pattern is too large or its roots are not
+    /// connected.
     pub fn compile(builder: &Instantiator<'_>, tops: &[Ref]) -> Result<Pattern, String> {
         let rule = builder.rule;
         let terms = calls_by_id(rule);
@@ -163,7 +165,7 @@ impl Pattern {
             steps: Vec::new(),
         };
         if pattern.nodes.len() > 64 {
-            return Err(format!("the left side has {} nodes, and at most 64 are possible", pattern.nodes.len()));
+            return Err(format!("the left side has {} nodes, but at most 64 are possible", pattern.nodes.len()));
         }
         pattern.depth = pattern.roots.iter().map(|r| pattern.depth_of(*r)).max().unwrap_or(0);
         pattern.symmetric(rule);
@@ -172,7 +174,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Returns whether some tensor variables match only constants, and others match any value.
+    /// Returns whether some tensor variables match only constants, while others match any value.
     pub fn gathers_constants(&self) -> bool {
         let is = |constant: bool| {
             let of = |node: &usize| matches!(self.nodes[*node], Pat::Tensor { constant: of, .. } if of == constant);
@@ -181,7 +183,8 @@ impl Pattern {
         is(true) && is(false)
     }
 
-    /// Redirects a number of a term without a pattern node of its own to the equal number of the term that replaces it.
+    /// Some number terms have no node in the pattern, because an equal term is matched instead. Assigns the equal
+    /// term's number to them.
     fn share_numbers(&mut self, rule: &Rule) {
         let mut used = vec![false; self.nodes.len()];
         self.roots.iter().for_each(|r| used[*r] = true);
@@ -205,12 +208,12 @@ impl Pattern {
         }
     }
 
-    /// Returns the number of nodes that were inserted to reach the legal form.
+    /// Returns the number of inserted views.
     pub fn inserted(&self) -> usize {
         self.nodes.iter().filter(|n| matches!(n, Pat::Op { call: None, .. })).count()
     }
 
-    /// Returns the named ops, without duplicates.
+    /// Returns the ops that the pattern names, without duplicates.
     pub fn named_ops(&self) -> Vec<Op> {
         let named = |node: &Pat| match node {
             Pat::Op { op: OpTerm::Named(op), .. } => Some(*op),
@@ -225,7 +228,7 @@ impl Pattern {
         ops
     }
 
-    /// Returns whether the legal form is the same.
+    /// Returns whether two patterns have the same legal form.
     pub fn same_form(&self, other: &Pattern) -> bool {
         self.nodes == other.nodes && self.roots == other.roots
     }
@@ -241,7 +244,8 @@ impl Pattern {
         1 + self.args(node).iter().map(|a| self.depth_of(*a)).max().unwrap_or(0)
     }
 
-    /// Marks operands whose order need not be swapped, because they are equal variables.
+    /// Clears `swap` of nodes whose first two operands are equivalent variables, because swapping them gives the same
+    /// match.
     fn symmetric(&mut self, rule: &Rule) {
         let types: Vec<_> = rule.tensors().map(|(_, ty, _)| ty).collect();
         let mut edges = vec![0; self.nodes.len()];
@@ -266,19 +270,19 @@ impl Pattern {
         }
     }
 
-    /// Determines the order in which nodes are matched: each root from the top, and further roots from nodes that they
-    /// share with earlier ones.
+    /// Determines the order in which nodes are matched. The first root is matched from the top down. Each further
+    /// root is reached from a node that it shares with an earlier root.
     fn order(&mut self) -> Result<(), String> {
         let mut bound = vec![false; self.nodes.len()];
         let mut steps = Vec::new();
         let mut waiting: Vec<usize> = self.roots.clone();
-        // The deepest root comes first, because its nodes usually include the other roots.
+        // The deepest root comes first, because it usually contains the other roots.
         waiting.sort_by_key(|r| std::cmp::Reverse(self.depth_of(*r)));
         while !waiting.is_empty() {
             let first = steps.is_empty();
             let next = waiting.iter().position(|r| first || bound[*r] || self.way_up(*r, &bound).is_some());
             let Some(next) = next else {
-                return Err("the roots share no subterm, by which they could be joined".into());
+                return Err("cannot match the roots together because they share no subterm".into());
             };
             let root = waiting.remove(next);
             if bound[root] {
@@ -289,7 +293,7 @@ impl Pattern {
             }
             self.visit(root, &mut bound, &mut steps);
         }
-        // The search starts at the root that is bound first.
+        // The search starts at the first bound root.
         self.steps = steps;
         Ok(())
     }
@@ -304,7 +308,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the nearest bound node under `root`.
+    /// Returns the nearest bound node below `root`.
     fn way_up(&self, root: usize, bound: &[bool]) -> Option<WayUp> {
         let mut level = vec![root];
         for levels in 0..self.nodes.len() {
@@ -316,7 +320,7 @@ impl Pattern {
         None
     }
 
-    /// Returns the node at which a search starts, and its op.
+    /// Returns the node at which a search starts, and the node's op.
     pub fn entry(&self) -> (usize, &OpTerm) {
         let Some(MatchStep::Node(node)) = self.steps.first() else { unreachable!("a left side is an op") };
         let Pat::Op { op, .. } = &self.nodes[*node] else { unreachable!("a left side is an op") };
@@ -328,7 +332,7 @@ impl Pattern {
         self.steps.iter().take(pc).filter(|s| matches!(s, MatchStep::Node(_))).count()
     }
 
-    /// Finds every match whose entry is `class`.
+    /// Finds every match whose start node is bound to `class`.
     pub fn search(&self, egraph: &EGraph, class: Id, watch: &mut impl Watch) {
         let mut found = Match {
             classes: SmallVec::from_elem(unbound(), self.nodes.len()),
@@ -406,7 +410,7 @@ impl Pattern {
         true
     }
 
-    /// Returns whether the facts about a class let it stand for a node.
+    /// Returns whether a class may match a node, according to the facts about the class.
     fn admits(&self, egraph: &EGraph, node: usize, class: Id) -> bool {
         let data = &egraph[class].data;
         let is_it = |want: Wanted| {
@@ -438,7 +442,7 @@ pub(crate) fn ancestors(egraph: &EGraph, class: Id, levels: usize) -> Vec<Id> {
     level
 }
 
-/// Returns the least number of axes of a type, and whether that is the exact number.
+/// Returns the minimal rank of a type, and whether it is the exact rank.
 fn rank(ty: &TypePattern) -> (usize, bool) {
     let one = |item: &&DimsItem| matches!(item, DimsItem::One(_));
     let least = ty.dims.0.iter().filter(one).count();
@@ -457,7 +461,7 @@ fn calls_by_id(rule: &Rule) -> Vec<Option<AppliedOp>> {
     calls
 }
 
-/// Returns the literal attributes of a call. If `kept`, they are those of its reduction with kept axes.
+/// Returns the literal attributes of a call, or of its reduction with kept axes if `kept`.
 fn checks(call: &AppliedOp, kept: bool) -> Vec<Option<Attr>> {
     let keep = if kept { call.op.attr("keep") } else { None };
     let check = |(at, term): (usize, &Option<AttrTerm>)| match term {
@@ -468,7 +472,7 @@ fn checks(call: &AppliedOp, kept: bool) -> Vec<Option<Attr>> {
     call.attrs.iter().enumerate().map(check).collect()
 }
 
-/// Returns the conditions on numbers that the matcher can check: literals, and variables that must be near a number.
+/// Returns the conditions on numbers that the matcher checks: literals, and variables that must be near a number.
 fn numbers_of(rule: &Rule) -> Vec<Pat> {
     let mut pats = vec![Pat::Number { wanted: None }; rule.numbers];
     for root in &rule.roots {

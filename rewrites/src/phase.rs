@@ -1,21 +1,21 @@
-//! Phases: when rules run. Five are built in; a rule file may declare phases of its own after them.
+//! Phases: the order in which rules run. Five are built in, and a rule file may declare further ones.
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
 use eutectic_ir::lang::{LangError, Sexp, Source, sexp::did_you_mean};
 
-/// When a rule runs. Rules of earlier phases stay active in later ones, but for the last.
+/// A phase of rewriting. Rules of earlier phases stay active in later ones, except in the last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Surface forms become the forms that kernels take.
+    /// Rewrites programs to the forms that kernels compute.
     Legalize,
-    /// Simplify, decompose and recognise.
+    /// Simplifies, decomposes and recognises ops.
     Main,
-    /// Associativity and distribution: bounded.
+    /// Applies associativity and distribution, within limits.
     Algebra,
-    /// Rules that split computations for a backend's kernels.
+    /// Splits computations for a backend's kernels.
     Templates,
-    /// Rules that move computations into constant weights. They run last, so that no other rule rewrites their results.
+    /// Moves computations into constant weights. It is last, so that no other rule rewrites its results.
     Fold,
     /// A phase that a rule file declares.
     Own(OwnPhase),
@@ -24,11 +24,11 @@ pub enum Phase {
 /// A phase that a rule file declares: `(phase PACK/NAME (after PHASE))`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnPhase {
-    /// Its name, with a slash.
+    /// The name, with a slash.
     name: Arc<str>,
-    /// The place of the built-in phase before it, among [`Phase::ALL`].
+    /// The index in [`Phase::ALL`] of the built-in phase before it.
     base: usize,
-    /// The length of the chain of declared phases that it ends: 1 if it comes right after a built-in phase.
+    /// The number of declared phases in the chain that it ends: 1 if it comes directly after a built-in phase.
     rank: usize,
 }
 
@@ -36,24 +36,24 @@ impl Phase {
     /// All built-in phases, in order.
     pub const ALL: [Phase; 5] = [Phase::Legalize, Phase::Main, Phase::Algebra, Phase::Templates, Phase::Fold];
 
-    /// Returns the phase in which the rules of a pack run, unless they state another.
+    /// Returns the phase in which the rules of a pack run, unless a rule states another phase.
     pub fn of_pack(pack: &str) -> Phase {
         match pack {
             "legalize" => Phase::Legalize,
             "algebra" => Phase::Algebra,
-            // The rules round the results of the earlier phases.
+            // These rules round the operands of ops that earlier phases made.
             "unfuse" | "templates" | "tf32" | "f16" | "bf16" => Phase::Templates,
             "fold" => Phase::Fold,
             _ => Phase::Main,
         }
     }
 
-    /// Returns whether rules of a phase run in this one.
+    /// Returns whether rules of the phase `of` run in this one.
     pub(crate) fn runs(&self, of: &Phase) -> bool {
         of == self || of < self && *self != Phase::Fold
     }
 
-    /// Returns the place in the order of phases; those of one place are in the order of their names.
+    /// Returns the key by which phases are ordered. Phases with equal numbers are ordered by name.
     fn place(&self) -> (usize, usize, &str) {
         match self {
             Phase::Legalize => (0, 0, ""),
@@ -65,8 +65,8 @@ impl Phase {
         }
     }
 
-    /// Returns the phase after this one, by the name that a rule file gives it; `None` after the last phase, whose results
-    /// no rule rewrites, and after the first, whose results have no kernels yet.
+    /// Returns the phase `name` that a rule file declares after this one. Returns `None` after the last phase,
+    /// because no rule may rewrite its results, and after the first, because its results may not have kernels yet.
     fn then(&self, name: &str) -> Option<Phase> {
         let (base, rank, _) = self.place();
         let fits = !matches!(self, Phase::Fold | Phase::Legalize);
@@ -118,13 +118,13 @@ const SHAPE: &str =
     "write (phase pack/name (after main)): after main, algebra, templates or another phase of these files";
 
 impl Phases {
-    /// Reads the declarations of some files. They may stand in any order.
+    /// Reads the declarations of phases in some files, in any order.
     pub fn declare(forms: &[(&Source, &Sexp)]) -> (Phases, Vec<LangError>) {
         let (mut phases, mut errors, mut open) = (Phases::default(), Vec::new(), Vec::new());
         for (source, form) in forms {
             match declaration(form) {
                 Some((name, after)) if name.contains('/') => open.push((*source, *form, name, after)),
-                _ => errors.push(source.error(form.span.clone(), "this declares no phase", SHAPE)),
+                _ => errors.push(source.error(form.span.clone(), "this does not declare a phase", SHAPE)),
             }
         }
         let names: Vec<&str> = open.iter().map(|(_, _, name, _)| *name).collect();
@@ -134,10 +134,10 @@ impl Phases {
                 let Some(known) = phases.named(after) else { return true };
                 match (phases.named(name), known.then(name)) {
                     (None, Some(phase)) => phases.0.push(phase),
-                    // The same declaration may be read again.
+                    // Repeated equal declarations are accepted.
                     (Some(there), new) if Some(there) == new.as_ref() => {}
                     (Some(_), _) => {
-                        let message = format!("there is a phase `{name}` already, at another place in the order");
+                        let message = format!("the phase `{name}` is declared already after another phase");
                         errors.push(source.error(form.span.clone(), message, "give one of the two another name"));
                     }
                     (None, None) => {
@@ -153,7 +153,7 @@ impl Phases {
         }
         for (source, form, name, after) in open {
             let message = match names.contains(&after) {
-                true => format!("the phase `{name}` waits for `{after}`, which waits for it or is wrong itself"),
+                true => format!("cannot order the phase `{name}` because `{after}` comes after it or is wrong"),
                 false => format!("there is no phase `{after}`"),
             };
             errors.push(source.error(form.span.clone(), message, phases.help(after)));
@@ -161,17 +161,17 @@ impl Phases {
         (phases, errors)
     }
 
-    /// Returns the phase of that name.
+    /// Returns the phase with this name.
     pub fn named(&self, name: &str) -> Option<&Phase> {
         self.0.iter().find(|phase| phase.to_string() == name)
     }
 
-    /// Returns the help for a name that no phase has.
+    /// Returns the help for an unknown name of a phase.
     pub fn help(&self, name: &str) -> String {
         let names: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         let guess = did_you_mean(name, names.iter().map(String::as_str));
         guess.unwrap_or_else(|| {
-            format!("the phases are {}; (phase pack/name (after main)) declares one", names.join(", "))
+            format!("the phases are {}; declare another one by (phase pack/name (after main))", names.join(", "))
         })
     }
 }

@@ -1,20 +1,20 @@
-//! Verdicts of `eutectic rules prove`, in a file next to the rules.
+//! The verdicts of `eutectic rules prove`, which a file next to the rules lists.
 //!
-//! A file `proofs.txt` has a line for each rule: its name, a fingerprint of its text, the verdict and, for a tested
-//! rule, the reason. A rule whose text has changed since has no verdict.
+//! A file `proofs.txt` has one line for each rule: its name, a fingerprint of its text, the verdict, and the reason
+//! if the rule is only tested. A rule whose text has changed since has no verdict.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-/// The name of the file in a directory of rules.
+/// The name of the file in a folder of rules.
 pub const FILE: &str = "proofs.txt";
 
 /// The strength of a proved equality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {
-    /// Every bit of every element is equal, for every value, NaN and infinities among them.
+    /// Every bit of every element is equal, for all values including NaN and infinities.
     Bits,
-    /// The sides keep all that the rule's contract promises: equality over the reals or in ulps, the range, infinities
-    /// and NaN.
+    /// The sides satisfy everything that the rule's contract promises: equality over the reals or in ulps, the range,
+    /// infinities and NaN.
     Contract,
 }
 
@@ -25,17 +25,17 @@ pub enum Proof {
     Every(Claim),
     /// Every obligation of the contract is proved for extents up to this one.
     UpTo(Claim, usize),
-    /// Both sides are one real function for every size and rank. The text says why the rest of the contract is only
-    /// tested. This is no proof.
+    /// Both sides are the same real function for every size and rank. The text is the reason why the rest of the
+    /// contract is only tested, so this is not a proof.
     Reals(String),
-    /// Instances were tested. The text says why there is no proof.
+    /// Instances are tested. The text is the reason why there is no proof.
     Tested(String),
 }
 
 impl Claim {
     const ALL: [Claim; 2] = [Claim::Bits, Claim::Contract];
 
-    /// Returns its word in files.
+    /// Returns the word for the claim in files.
     fn word(self) -> &'static str {
         match self {
             Claim::Bits => "bits",
@@ -59,12 +59,12 @@ impl Proof {
         matches!(self, Proof::Every(_) | Proof::UpTo(..))
     }
 
-    /// Returns the unproved obligation, or the prover's limitation: the start of the reason.
+    /// Returns the start of the reason: the unproved obligation, or the limitation of the prover.
     pub fn cause(&self) -> Option<&str> {
         self.reason().map(|why| why.split(':').next().unwrap_or(why))
     }
 
-    /// Returns the verdict in a line of a table, without the terms in its reason.
+    /// Returns the verdict as one line of a table, without the terms in its reason.
     pub fn brief(&self) -> String {
         match self.cause() {
             Some(cause) if matches!(self, Proof::Reals(_)) => format!("equal over the reals, not proved: {cause}"),
@@ -83,7 +83,7 @@ impl Proof {
 }
 
 impl fmt::Display for Proof {
-    /// Prints the verdict in the words of reports: the claim, and the sizes for which it is shown.
+    /// Prints the verdict for reports: the claim, and the sizes for which it is proved.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Proof::Every(claim) => write!(f, "proved: {claim}, any size and rank"),
@@ -104,14 +104,14 @@ impl Proofs {
         self.0.len()
     }
 
-    /// Returns whether there is none.
+    /// Returns whether there are no verdicts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl fmt::Display for Proofs {
-    /// Writes the format of `proofs.txt`.
+    /// Writes the verdicts in the format of `proofs.txt`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("; Verdicts on the rules of this folder, written by `eutectic rules prove --write`.\n")?;
         self.0.iter().try_for_each(|(name, (of, proof))| {

@@ -1,4 +1,4 @@
-//! The replacement of a match, computed once for equal matches.
+//! The replacement of a match. Equal matches share it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,16 +14,16 @@ use crate::{
     rule::Rule,
 };
 
-/// A rule and a legal form of its left side.
+/// A rule with one legal form of its left side.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     pub rule: Arc<Rule>,
     pub left: LeftSide,
-    /// The number of the legal form among those of the rule's left side.
+    /// The index of the legal form among those of the left side.
     pub variant: usize,
 }
 
-/// A legal form of a left side, which is compiled on demand.
+/// A legal form of a left side, compiled when it is first needed.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftSide {
     form: Form,
@@ -31,12 +31,12 @@ pub(crate) struct LeftSide {
 }
 
 impl LeftSide {
-    /// Makes the compiled form that was found on a draw.
+    /// Makes a form that is already compiled from the sample of a draw.
     pub fn found(draw: Draw, pattern: Pattern) -> LeftSide {
         LeftSide { form: Form { draw, ops: pattern.named_ops() }, pattern: pattern.into() }
     }
 
-    /// Makes a form that a file lists.
+    /// Makes a form from the list in a file.
     pub fn listed(form: Form) -> LeftSide {
         LeftSide { form, pattern: OnceLock::new() }
     }
@@ -52,23 +52,24 @@ impl LeftSide {
     }
 }
 
-/// The nodes to make for a match. The tops among them equal the match's roots.
+/// The nodes to make for a match. Some of them (the tops) are united with the roots of the match.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     pub instrs: Vec<NodeRecipe>,
-    /// The top of each root of each member.
+    /// The tops, one for each root of each member. The tops of a member are adjacent.
     pub tops: SmallVec<[Ref; 2]>,
 }
 
 impl Recipe {
-    /// Marks a top as observed if the root that it replaces is.
+    /// Marks a top as observed if its root is observed.
     fn observe(&mut self, facts: &mut Facts, top: usize, root: Head) {
         if let Some(observer) = facts.observer(root) {
             self.hand_on(facts, self.tops[top], observer);
         }
     }
 
-    /// Marks the operands of discontinuous ops as observed, as in a program.
+    /// Marks the operands of discontinuous ops as observed, as [`Graph::observed`](eutectic_ir::Graph::observed) does
+    /// for a program.
     fn observe_operands(&mut self, facts: &mut Facts) {
         for at in 0..self.instrs.len() {
             let instr = &self.instrs[at];
@@ -83,7 +84,7 @@ impl Recipe {
         }
     }
 
-    /// Marks a value as observed, and also the values on which its rounding depends.
+    /// Marks a value as observed, and the values whose rounding it hands on.
     fn hand_on(&mut self, facts: &mut Facts, value: Ref, observer: Op) {
         let mut open: SmallVec<[Ref; 4]> = SmallVec::from_slice(&[value]);
         while let Some(next) = open.pop() {
@@ -102,28 +103,28 @@ impl Recipe {
 }
 
 impl Compiled {
-    /// The left side, compiled.
+    /// Returns the compiled left side.
     pub fn pattern(&self) -> &Pattern {
         let compile = || left::form(&self.rule, &self.left.form.draw);
         self.left.pattern.get_or_init(|| compile().expect("a test compiles each listed form"))
     }
 
-    /// Returns the left side for another rule that has the same one.
+    /// Returns the left side for use by another rule with the same left side.
     pub fn shared_left(&self) -> LeftSide {
         LeftSide { form: self.left.form.clone(), pattern: self.pattern().clone().into() }
     }
 
-    /// Returns whether an e-graph has all ops of the left side. Without them there is no match.
+    /// Returns whether an e-graph has all ops of the left side, without which there is no match.
     pub fn may_match(&self, egraph: &EGraph) -> bool {
         let is_there = |op: &Op| egraph.classes_for_op(op).is_some_and(|mut classes| classes.next().is_some());
         self.left.form.ops.iter().all(is_there)
     }
 
-    /// Returns the recipe for a match, or for the members of a group. Returns `Ok(None)` if a value of the right side does
-    /// not exist for this match, for example because a division is not exact.
+    /// Returns the recipe for a match, or for the members of a group. Returns `Ok(None)` if a value of the right side
+    /// does not exist for this match, for example because a division is inexact.
     ///
     /// # Errors
-    /// If the right side has no type, or another type than the left.
+    /// If the right side has no type, or another type than the left side.
     pub fn recipe(
         &self,
         facts: &mut Facts,
@@ -157,7 +158,10 @@ impl Compiled {
                         }
                         None => {
                             let (l, r) = (builder.facts.ty(left), builder.facts.ty(right));
-                            return Err((format!("the left side is {l}, the right side {r}"), root.span.clone()));
+                            return Err((
+                                format!("the left side has type {l}, but the right side has type {r}"),
+                                root.span.clone(),
+                            ));
                         }
                     }
                 }
@@ -174,8 +178,8 @@ impl Compiled {
     }
 }
 
-/// Returns the offsets of each member: the sums of the earlier members' extents along each axis, the last axis first,
-/// if they are numbers.
+/// Returns the offsets of each member: for each axis, from the last one outwards, the sum of the earlier members'
+/// extents. The sum is `None` if an extent is not a number.
 fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Vec<Vec<Option<i64>>> {
     let shape = |sight: &&Sight| facts.ty(sight.types[pattern.roots[0]]).as_tensor().map(|(_, shape)| shape);
     let rank = sights.first().and_then(&shape).map_or(0, Shape::rank);
@@ -192,7 +196,7 @@ fn offsets(pattern: &Pattern, facts: &Facts, sights: &[&Sight]) -> Vec<Vec<Optio
 }
 
 impl Instantiator<'_> {
-    /// Expands a lone number on the right to the shape of the value that it replaces.
+    /// Expands a number that is the whole right side to the shape of the value that it replaces.
     fn expand_number(&mut self, top: Ref, has: TypeId, want: TypeId) -> Option<Ref> {
         let (Type::Tensor(d, shape), Type::Tensor(wanted, _)) = (self.facts.ty(has), self.facts.ty(want)) else {
             return None;
@@ -204,8 +208,8 @@ impl Instantiator<'_> {
     }
 }
 
-/// Returns whether a replacement is estimated to be cheaper than the match: by flops, then by written elements.
-/// Constant subgraphs are free.
+/// Returns whether a replacement is estimated to be cheaper than the match, first by flops, then by written elements.
+/// Nodes that depend only on constants cost nothing.
 pub(crate) fn gains(compiled: &Compiled, egraph: &EGraph, found: &Match, recipe: &Recipe) -> bool {
     let pattern = &compiled.pattern();
     let mut before = RecipeCost::default();

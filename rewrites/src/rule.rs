@@ -1,4 +1,4 @@
-//! The parts of a rule: variables, terms and sides. Public for tools that check and change rules.
+//! The parts of a rule: variables, terms and sides. They are public for tools that check and change rules.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -18,27 +18,27 @@ use crate::{
     proof::Proof,
 };
 
-/// The contract between the two sides of a rule.
+/// The numeric contract between the sides of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contract {
     /// Both sides have the same bits.
     Exact,
     /// The values differ by at most this number of units in the last place.
     Ulp(u32),
-    /// Both sides are the same real function, rounded in another order.
+    /// Both sides are the same real function, but may round in different orders.
     Reassoc,
     /// The right side approximates the left one.
     Fast,
 }
 
 impl Contract {
-    /// Returns the tolerance for numbers on the left side: rules that keep every bit, or count ulps, match the exact
-    /// number.
+    /// Returns the tolerance for numbers on the left side. Rules that keep every bit or count ulps match only the
+    /// exact number.
     pub(crate) fn close(self) -> Close {
         if self.rounds() { Close::Computed } else { Close::Held }
     }
 
-    /// Returns whether the sides are only equal in real arithmetic.
+    /// Returns whether the sides may be equal only in real arithmetic.
     pub(crate) fn rounds(self) -> bool {
         matches!(self, Contract::Reassoc | Contract::Fast)
     }
@@ -58,64 +58,65 @@ impl fmt::Display for Contract {
 /// A rewrite rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// `pack/name`.
+    /// The name, `pack/name`.
     pub name: Arc<str>,
-    /// The comment above it.
+    /// The comment above the rule.
     pub doc: String,
-    /// The contract of its sides.
+    /// The numeric contract of the sides.
     pub contract: Contract,
-    /// Whether it is applied once, to the matches at the start of its phase.
+    /// Whether the rule is applied only once, to the matches at the start of its phase.
     pub once: bool,
-    /// Whether its right side is a normal form from which other rules start, although it is not cheaper.
+    /// Whether the right side is a normal form from which other rules start, although it is not cheaper.
     pub canonical: bool,
-    /// The phase in which it runs.
+    /// The phase in which the rule runs.
     pub phase: Phase,
-    /// The backends for which it runs. An empty list means all.
+    /// The backends for which the rule runs. An empty list means all backends.
     pub backends: Vec<String>,
-    /// The bounds on limits of the device under which it runs.
+    /// The limits of the device that the rule requires.
     pub limits: Vec<LimitGuard>,
-    /// The factor by which it corrects the predicted time of kernels with its result; 1 if it states none.
+    /// The factor for the predicted time of kernels that compute the rule's result; 1 if the rule states none.
     pub price: f64,
-    /// The file it comes from.
+    /// The rule file.
     pub source: Source,
-    /// Its position in the file.
+    /// The position in the file.
     pub span: Range<usize>,
-    /// Its dims, element types and attributes.
+    /// The variables for dims, element types and attributes.
     pub scope: Scope,
     /// The variables that `forall` declares, in order.
     pub variables: Vec<Variable>,
     /// The `where` relations, with their positions.
     pub relations: Vec<(RelationCall, Range<usize>)>,
-    /// The terms that have names by `let`.
+    /// The terms that `let` names.
     pub lets: Vec<(String, Term)>,
-    /// The pairs of sides: a matched term and the equal one.
+    /// The pairs of sides: a matched term, and the term that replaces it.
     pub roots: Vec<Root>,
-    /// Whether it takes all members of a group.
+    /// Whether the rule matches all members of a group at once.
     pub group: bool,
-    /// The verdict of `eutectic rules prove` on this text, if the folder of its file has one.
+    /// The verdict of `eutectic rules prove` on the rule's text, if the folder of the file has one.
     pub proof: Option<Proof>,
-    /// The variables of the right side, with their positions.
+    /// The variables on the right side, with their positions.
     pub(crate) uses: Vec<(VarId, Range<usize>)>,
-    /// The number of calls on the left. A call's id is its place among them.
+    /// The number of calls on the left side. A call's id is its index among them.
     pub(crate) calls: usize,
-    /// The number of numbers on the left. A number's id is its place among them.
+    /// The number of numbers on the left side. A number's id is its index among them.
     pub(crate) numbers: usize,
 }
 
 impl Rule {
-    /// Returns its text from its file, without the comment above it.
+    /// Returns the rule's text without the comment above it.
     pub fn text(&self) -> &str {
         self.source.text.get(self.span.clone()).unwrap_or_default()
     }
 
-    /// Returns why it does not run on a device; `None` if it does. What is not known of the device is no reason.
+    /// Returns the reason why the rule does not run on a device; `None` if it runs. Unknown limits of the device do
+    /// not exclude it.
     pub fn kept_off(&self, device: &Device) -> Option<String> {
         let other = |name: &Arc<str>| !self.backends.is_empty() && !self.backends.iter().any(|own| **own == **name);
         if device.backend.as_ref().is_some_and(other) {
-            return Some("it runs for other backends only".into());
+            return Some("it runs only for other backends".into());
         }
         let broken = self.limits.iter().find(|limit| !limit.holds(device))?;
-        Some(format!("it runs on devices with {broken} only"))
+        Some(format!("it runs only on devices with {broken}"))
     }
 
     /// Returns the part of the name before the slash.
@@ -123,12 +124,12 @@ impl Rule {
         self.name.split('/').next().unwrap_or_default()
     }
 
-    /// Returns the place of a tensor variable among the tensor variables.
+    /// Returns the index of a tensor variable among the tensor variables.
     pub fn tensor(&self, variable: usize) -> usize {
         self.variables[..variable].iter().filter(|v| matches!(v.kind, VariableKind::Tensor { .. })).count()
     }
 
-    /// Returns the tensor variables, each with its type, and whether it must be constant.
+    /// Returns the tensor variables, each with its type and whether it must be constant.
     pub fn tensors(&self) -> impl Iterator<Item = (&Variable, &TypePattern, bool)> {
         self.variables.iter().filter_map(|v| match &v.kind {
             VariableKind::Tensor { ty, constant } => Some((v, ty, *constant)),
@@ -144,7 +145,7 @@ impl Rule {
         })
     }
 
-    /// Returns the number that a number variable must equal, or be near.
+    /// Returns the number that a number variable must equal or be near.
     pub fn wanted(&self, slot: VarId) -> Option<f64> {
         self.variables.iter().find_map(|v| match v.kind {
             VariableKind::Number(s) if s == slot => v.wanted.map(|w| w.value),
@@ -152,13 +153,14 @@ impl Rule {
         })
     }
 
-    /// Returns whether a `fast` rule states the inputs for which its sides are equal. For these it keeps the contract
+    /// Returns whether a `fast` rule states domains for its inputs. Within these domains, it keeps the contract
     /// `reassoc`.
     pub fn states_its_domain(&self) -> bool {
         self.variables.iter().any(|v| v.domain.is_some())
     }
 
-    /// Returns, for each variable, whether the right side splats it over all members of the group.
+    /// Returns for each variable whether the right side splats it, that is, lists its values in all members of the
+    /// group.
     pub fn splatted(&self) -> Vec<bool> {
         let mut splatted = vec![false; self.variables.len()];
         let rights = self.roots.iter().map(|r| &r.right).chain(self.lets.iter().map(|(_, t)| t));
@@ -172,7 +174,8 @@ impl Rule {
         splatted
     }
 
-    /// Returns whether its left side is a single op, so that it defines the op for backends without a kernel for it.
+    /// Returns whether the left side is a single op, so that the rule defines the op for backends without a kernel
+    /// for it.
     pub fn is_definition(&self) -> bool {
         self.roots.iter().all(|root| match &root.left {
             Term::Call(call) => !call.args.iter().any(|arg| matches!(arg, Term::Call(_))),
@@ -180,11 +183,11 @@ impl Rule {
         })
     }
 
-    /// Returns whether it defines an op whose kernel chooses the order of rounding ([`Class::leaves_order_open`]), or
-    /// replaces a surface form by the form of kernels. Such a rule does not change the op's rounding, because the op
-    /// has no other definition.
+    /// Returns whether the rule defines an op whose kernel chooses the order of rounding
+    /// ([`Class::leaves_order_open`]), or whether it legalizes. Such a rule does not change how the op's result may
+    /// be rounded, because the op has no other definition.
     pub fn defines_an_op(&self) -> bool {
-        // A rule for one of an op's results defines that result.
+        // A rule for one result of an op defines that result.
         let defined = |root: &Root| match &root.left {
             Term::Call(AppliedOp { op: OpTerm::Named(op), args, .. }) if matches!(op.def().class, Class::Project) => {
                 args.first().cloned()
@@ -201,42 +204,42 @@ impl Rule {
         self.phase == Phase::Legalize || self.pack() == "decompose" && self.roots.iter().all(is_open)
     }
 
-    /// File and line.
+    /// Returns the file and line of the rule.
     pub fn place(&self) -> String {
         format!("{}:{}", self.source.name, self.source.position(self.span.start).0)
     }
 }
 
-/// `(=> left right)`.
+/// A pair of sides, `(=> left right)`.
 #[derive(Clone, Debug)]
 pub struct Root {
     /// The matched term.
     pub left: Term,
-    /// The equal term.
+    /// The term that replaces it.
     pub right: Term,
-    /// Its position.
+    /// The position of the pair.
     pub span: Range<usize>,
 }
 
 /// A variable that `forall` declares.
 #[derive(Clone, Debug)]
 pub struct Variable {
-    /// The name, with its question mark.
+    /// The name, including the question mark.
     pub name: String,
     /// The position of its declaration.
     pub span: Range<usize>,
-    /// Its kind.
+    /// The kind of the variable.
     pub kind: VariableKind,
-    /// The number that its elements must equal.
+    /// The number that all of its elements must equal.
     pub wanted: Option<Wanted>,
-    /// The range of its elements for which a `fast` rule holds. A lower bound of 0 is exclusive.
+    /// The range of elements for which a `fast` rule holds. A lower bound of 0 is exclusive.
     pub domain: Option<(f64, f64)>,
-    /// Whether it matches only values that are not known to be a single number.
+    /// Whether the variable matches only values that are not known to be one number everywhere.
     pub varied: bool,
 }
 
 impl Variable {
-    /// Returns whether it is a tensor.
+    /// Returns whether the variable is a tensor.
     pub fn is_tensor(&self) -> bool {
         matches!(self.kind, VariableKind::Tensor { .. })
     }
@@ -247,9 +250,9 @@ impl Variable {
 pub enum VariableKind {
     /// A tensor.
     Tensor {
-        /// The pattern of its type.
+        /// The pattern of the tensor's type.
         ty: TypePattern,
-        /// Whether it must be constant.
+        /// Whether the tensor must be constant.
         constant: bool,
     },
     /// A number.
@@ -267,7 +270,7 @@ pub enum AttrVariable {
     Int,
     /// An axis.
     Axis,
-    /// Axes, ascending.
+    /// Axes in ascending order.
     Axes,
     /// A permutation.
     Perm,
@@ -281,7 +284,7 @@ pub enum AttrVariable {
     OneOf(Vec<String>),
 }
 
-/// A term of either side.
+/// A term on either side.
 #[derive(Clone, Debug)]
 pub enum Term {
     /// A tensor variable.
@@ -290,43 +293,43 @@ pub enum Term {
     Splat(usize),
     /// A number as an operand.
     Number {
-        /// Its place among the numbers of the left.
+        /// The index among the numbers on the left side.
         id: usize,
-        /// Its value.
+        /// The value.
         expr: Expr,
     },
     /// An op.
     Call(AppliedOp),
-    /// A term that has a name by `let`.
+    /// A term that `let` names.
     Let(usize),
 }
 
 /// An op applied to terms.
 #[derive(Clone, Debug)]
 pub struct AppliedOp {
-    /// Its place among the calls of the left.
+    /// The index among the calls on the left side.
     pub id: usize,
     /// The op.
     pub op: OpTerm,
-    /// Its operands.
+    /// The operands.
     pub args: Vec<Term>,
-    /// A term for each attribute of the op that can be written. `None` is its default.
+    /// A term for each attribute that can be written with the op. `None` stands for the default.
     pub attrs: Vec<Option<AttrTerm>>,
-    /// Its position.
+    /// The position of the term.
     pub span: Range<usize>,
 }
 
-/// A term in place of an op's name.
+/// An op, or a variable that stands as an op's name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OpTerm {
     /// An op.
     Named(Op),
-    /// A variable: any op of a group, with its attributes if these differ from op to op.
+    /// A variable for any op of a group. It also binds the op's attributes if these differ within the group.
     Variable(VarId, Group),
 }
 
 impl OpTerm {
-    /// Returns the ops that it may stand for.
+    /// Returns the ops for which the term may stand.
     pub fn ops(&self) -> &[Op] {
         match self {
             OpTerm::Named(op) => std::slice::from_ref(op),
@@ -334,17 +337,17 @@ impl OpTerm {
         }
     }
 
-    /// Returns whether it may stand for an op.
+    /// Returns whether the term may stand for this op.
     pub fn admits(&self, op: Op) -> bool {
         self.ops().contains(&op)
     }
 
-    /// Returns whether the first two operands can be swapped for each op that it may be.
+    /// Returns whether the first two operands can be swapped, for at least one op for which the term may stand.
     pub fn commutes(&self) -> bool {
         self.ops().iter().any(|op| op.def().commutative)
     }
 
-    /// Returns the attributes that are written with it.
+    /// Returns the attributes that may be written with it.
     pub fn attrs(&self) -> &'static [AttrDef] {
         match self {
             OpTerm::Named(op) => op.def().attrs,
@@ -352,12 +355,12 @@ impl OpTerm {
         }
     }
 
-    /// Returns the place of an attribute among those that are written with it.
+    /// Returns the index of an attribute among those that may be written with it.
     pub fn attr(&self, name: &str) -> Option<usize> {
         self.attrs().iter().position(|def| def.name == name)
     }
 
-    /// Returns the op, and the attributes that the variable binds with it. Returns `None` if the variable is not bound.
+    /// Returns the op and the attributes that the variable binds with it; `None` if the variable is unbound.
     pub fn resolve<'b>(&self, bindings: &'b Bindings) -> Option<(Op, &'b [Attr])> {
         match self {
             OpTerm::Named(op) => Some((*op, &[])),
@@ -365,7 +368,7 @@ impl OpTerm {
         }
     }
 
-    /// Returns the attributes that a variable binds with its op.
+    /// Returns the attributes that a variable binds together with its op.
     pub fn carried(&self, attrs: &Attrs) -> Attrs {
         if self.attrs().is_empty() { attrs.clone() } else { Attrs::new() }
     }
@@ -385,21 +388,21 @@ impl fmt::Display for OpTerm {
 pub enum AttrTerm {
     /// A literal.
     Value(Attr),
-    /// An attribute or number variable, or an element type.
+    /// A variable for an attribute, a number or an element type.
     Slot(VarId),
-    /// A dim. On the left, it is solved for.
+    /// A dim. A left side solves for its unknown.
     Dim(DimPattern),
     /// A shape.
     Shape(DimsPattern),
-    /// Arithmetic.
+    /// An arithmetic expression.
     Number(Expr),
-    /// The first permutation, followed by the second.
+    /// The first permutation followed by the second.
     Compose(Box<[AttrTerm; 2]>),
     /// The inverse permutation.
     Inverse(Box<AttrTerm>),
 }
 
-// Two terms are equal if they differ only in their positions.
+// Terms are equal if they differ only in positions and ids.
 impl PartialEq for Term {
     fn eq(&self, other: &Term) -> bool {
         match (self, other) {

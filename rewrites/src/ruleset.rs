@@ -1,4 +1,4 @@
-//! Sets of rules: the embedded packs, those of sources, and the choice among them.
+//! Sets of rules: embedded packs, rules from sources, and the selection of rules that run.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -25,28 +25,28 @@ use crate::{
     verdict::fingerprint,
 };
 
-/// The packs that are part of the library: path and text of each file.
+/// The packs that are part of the library, as path and text of each file.
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 /// The verdicts on the embedded packs.
 const PROOFS: &str = include_str!("../rules/proofs.txt");
 /// The legal forms of the embedded packs' left sides.
 const FORMS: &str = include_str!("../rules/forms.txt");
 
-/// Rules, typed and compiled, in the order of their names.
+/// Typed and compiled rules, ordered by name.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
-    /// The rules, one for each legal form of a left side.
+    /// The rules. A rule occurs once for each legal form of its left side.
     pub(crate) rules: Vec<Arc<Compiled>>,
-    /// The ops that the files of the rules declare.
+    /// The ops that the rule files declare.
     pub(crate) ops: Ops,
-    /// The packs that they come from, in the order of loading.
+    /// The packs from which rules were loaded, in the order of loading.
     pub(crate) packs: Vec<Pack>,
-    /// Whether they were chosen for `--fp exact`: then kernels round every 16-bit value to its type, even where they do
-    /// not store it.
+    /// Whether the rules were chosen for `--fp exact`. Kernels then round every 16-bit value to its type even if they
+    /// do not store it.
     pub(crate) rounds_all: bool,
 }
 
-/// The reason why rules could not be loaded or chosen.
+/// The reason why rules cannot be loaded or chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or directory cannot be read.
@@ -57,10 +57,10 @@ pub enum LoadError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// Wrong rules.
+    /// Rules that are wrong.
     #[error(transparent)]
     Rules(#[from] Errors),
-    /// A damaged file of verdicts.
+    /// A file of verdicts that is damaged.
     #[error("cannot read {path}: {problem}; write it again by `eutectic rules prove --write`", path = .path.display())]
     Proofs {
         /// The file.
@@ -68,7 +68,7 @@ pub enum LoadError {
         /// The error.
         problem: String,
     },
-    /// A pack that cannot be used here.
+    /// A pack that cannot be used with these packs or this engine.
     #[error("cannot use {path} because {problem}", path = .path.display())]
     Pack {
         /// The file or folder.
@@ -76,15 +76,15 @@ pub enum LoadError {
         /// The reason.
         problem: String,
     },
-    /// A pattern that is no glob.
-    #[error("`{pattern}` is no pattern for rule names: {error}")]
+    /// A text that is not a pattern of rule names.
+    #[error("cannot use `{pattern}` as a pattern of rule names: {error}")]
     Glob {
         /// The pattern.
         pattern: String,
         /// The fault of the pattern.
         error: GlobError,
     },
-    /// A pattern that no rule's name matches.
+    /// A pattern that matches no rule.
     #[error("no rule is named `{pattern}`{}", if .help.is_empty() { String::new() } else { format!("; {}", .help) })]
     NoSuchRule {
         /// The pattern.
@@ -99,15 +99,15 @@ pub enum LoadError {
 pub enum Fp {
     /// Only rules that keep every bit, and rules that define ops.
     Exact,
-    /// Also rules that round in another order.
+    /// Also rules that may round in another order.
     #[default]
     Reassoc,
-    /// Also approximations.
+    /// Also rules that approximate.
     Fast,
 }
 
 impl Fp {
-    /// Returns whether rules with a contract run.
+    /// Returns whether rules with this contract run.
     pub fn admits(self, contract: Contract) -> bool {
         match self {
             Fp::Exact => contract == Contract::Exact,
@@ -125,23 +125,23 @@ impl std::str::FromStr for Fp {
             "exact" => Ok(Fp::Exact),
             "reassoc" => Ok(Fp::Reassoc),
             "fast" => Ok(Fp::Fast),
-            _ => Err(format!("`{s}` is not one of exact, reassoc, fast")),
+            _ => Err(format!("`{s}` is not a contract; write exact, reassoc or fast")),
         }
     }
 }
 
-/// The type to which products and attention may round their operands. Everything else is computed as written, and
-/// kernels sum in `f32` or wider.
+/// The type to which products and attention may round their operands. All other ops compute in the program's types,
+/// and kernels sum in `f32` or wider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// No rounding: the program's own type.
+    /// The program's own type, without rounding.
     #[default]
     F32,
-    /// `tf32`, by the pack of that name: eleven significant bits, and the range of `f32`.
+    /// `tf32`, through the pack `tf32`: eleven significant bits, and the range of `f32`.
     Tf32,
-    /// `f16`, by the pack of that name.
+    /// `f16`, through the pack `f16`.
     F16,
-    /// `bf16`, by the pack of that name.
+    /// `bf16`, through the pack `bf16`.
     Bf16,
 }
 
@@ -149,7 +149,7 @@ impl Precision {
     /// All precisions.
     pub const ALL: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::F16, Precision::Bf16];
 
-    /// Returns its name.
+    /// Returns the precision's name.
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
@@ -159,7 +159,7 @@ impl Precision {
         }
     }
 
-    /// Returns the precision whose rules are in a pack.
+    /// Returns the precision to which a pack rounds.
     pub fn of_pack(pack: &str) -> Option<Precision> {
         Precision::ALL.into_iter().find(|precision| *precision != Precision::F32 && precision.name() == pack)
     }
@@ -168,32 +168,34 @@ impl Precision {
 /// Selects the rules of a set that run.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Patterns of rules to leave out.
+    /// Patterns of the rules to leave out.
     pub without: Vec<String>,
-    /// If not empty: patterns of the rules to keep. The pack `legalize` always stays, because nothing can be built
-    /// without it.
+    /// Patterns of the rules to keep; all rules if empty. The pack `legalize` always stays, because no program has
+    /// kernels without it.
     pub only: Vec<String>,
     /// The freedom of rules to change rounding.
     pub fp: Fp,
-    /// The type to which operands may be rounded. The packs of other precisions are left out. Those of this one run
-    /// whatever `fp` says.
+    /// The type to which operands may be rounded. Its pack runs for any `fp`, and the packs of other precisions
+    /// are left out.
     pub precision: Precision,
 }
 
 impl RuleSet {
-    /// Returns the embedded packs, those of every precision included. [`RuleSet::choose`] selects the ones that run.
+    /// Returns the embedded packs, including those of every precision. [`RuleSet::choose`] selects the rules that
+    /// run.
     ///
     /// # Errors
-    /// Every wrong rule. A test ensures that there is none.
+    /// All wrong rules. A test ensures that there are none.
     pub fn embedded() -> Result<RuleSet, Errors> {
         let sources: Vec<_> = EMBEDDED.iter().map(|(name, text)| Source::new(*name, *text)).collect();
-        // A test detects damaged files. Without them, rules have no verdicts, and their forms are found on samples.
+        // A test detects damaged files. With a damaged file, rules have no verdicts, and their forms are found on
+        // samples.
         let (proofs, forms): (Proofs, Forms) = (PROOFS.parse().unwrap_or_default(), FORMS.parse().unwrap_or_default());
         let (rules, errors) = RuleSet::compiled(&sources, &Ops::default(), &proofs, Loading::Trusted(&forms));
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
-    /// Returns the packs that rules of this set come from, in the order of loading.
+    /// Returns the packs from which rules of this set were loaded, in the order of loading.
     pub fn packs(&self) -> &[Pack] {
         &self.packs
     }
@@ -201,15 +203,15 @@ impl RuleSet {
     /// Reads the rules of some sources.
     ///
     /// # Errors
-    /// Every error in any of them.
+    /// All errors in these sources.
     pub fn read(sources: &[Source]) -> Result<RuleSet, Errors> {
         RuleSet::read_with(sources, &Ops::default())
     }
 
-    /// Reads sources like [`RuleSet::read`]. The rules may name `known` ops as well as those that the sources declare.
+    /// Reads sources like [`RuleSet::read`]. The rules may use the `known` ops and those that the sources declare.
     ///
     /// # Errors
-    /// As [`RuleSet::read`].
+    /// All errors in these sources.
     pub fn read_with(sources: &[Source], known: &Ops) -> Result<RuleSet, Errors> {
         let (rules, errors) = RuleSet::compiled(sources, known, &Proofs::default(), Loading::Checked);
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
@@ -250,7 +252,8 @@ impl RuleSet {
                 None => open.push(rule),
             }
         }
-        // Rules without listed forms are typed on samples, which takes most of the loading time.
+        // Rules whose forms are not listed are typed on samples. That takes most of the loading time, so it runs in
+        // parallel.
         let compiled: Vec<_> = open.into_par_iter().map(|rule| loading.typed(rule)).collect();
         for result in compiled {
             match result {
@@ -265,20 +268,20 @@ impl RuleSet {
     /// Returns the union of this set and another.
     ///
     /// # Errors
-    /// Every name that both have.
+    /// An error for each name that both sets have.
     pub fn and(self, other: RuleSet) -> Result<RuleSet, Errors> {
         let (both, errors) = self.and_partly(other);
         if errors.is_empty() { Ok(both) } else { Err(Errors(errors)) }
     }
 
-    /// Returns the union of this set and another, without the other one's rules of the same names, and an error for
-    /// each of these.
+    /// Returns the union of this set and another. If both have a rule with the same name, only this set's rule is
+    /// kept, and an error is returned.
     pub fn and_partly(mut self, other: RuleSet) -> (RuleSet, Vec<LangError>) {
         self.rules.extend(other.rules);
         self.packs.extend(other.packs);
         let errors = duplicates(&mut self.rules);
         for op in other.ops.declared() {
-            // If two ops have the same name, the rules that define them clash too, and are reported.
+            // If two ops have the same name, their defining rules have the same name too, which is reported.
             let _ = self.ops.add(*op);
         }
         (self, errors)
@@ -287,7 +290,7 @@ impl RuleSet {
     /// Returns the chosen rules.
     ///
     /// # Errors
-    /// If a pattern is malformed, or no rule matches it.
+    /// If a pattern is malformed or matches no rule.
     pub fn choose(&self, choice: &Choice) -> Result<RuleSet, LoadError> {
         let without = self.globs(&choice.without)?;
         let only = self.globs(&choice.only)?;
@@ -305,7 +308,8 @@ impl RuleSet {
         Ok(RuleSet { rules, ops: self.ops.clone(), packs: self.packs.clone(), rounds_all })
     }
 
-    /// Returns the likely meaning of a pattern that no rule matches: a pack for a glob, or a name, also without its pack.
+    /// Returns a suggestion for a pattern that matches no rule: a pack for a glob, or else a name, which may lack its
+    /// pack.
     pub fn meant(&self, pattern: &str) -> Option<String> {
         let names = || self.rules.iter().map(|c| &*c.rule.name);
         if pattern.contains('*') {
@@ -334,7 +338,7 @@ impl RuleSet {
         patterns.iter().map(glob).collect()
     }
 
-    /// Returns the phases in which rules of this set run, and the built-in ones, in order.
+    /// Returns the built-in phases and the phases of this set's rules, in order.
     pub fn phases(&self) -> Vec<Phase> {
         let mut phases: Vec<Phase> = self.iter().map(|rule| rule.phase.clone()).chain(Phase::ALL).collect();
         phases.sort();
@@ -342,12 +346,12 @@ impl RuleSet {
         phases
     }
 
-    /// Returns the rules, in the order of their names.
+    /// Returns the rules, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(|c| c.variant == 0).map(|c| &*c.rule)
     }
 
-    /// Returns the rule of that name.
+    /// Returns the rule with this name.
     pub fn get(&self, name: &str) -> Option<&Rule> {
         self.iter().find(|r| &*r.name == name)
     }
@@ -363,12 +367,12 @@ impl RuleSet {
     }
 }
 
-/// The way in which rules are prepared for the engine.
+/// The way in which loaded rules are prepared for the engine.
 #[derive(Clone, Copy)]
 pub(crate) enum Loading<'f> {
-    /// Each is checked.
+    /// Each rule is checked on samples.
     Checked,
-    /// The rules are known to work, and some of them have listed forms.
+    /// The rules are known to work, and the forms of some of them are listed.
     Trusted(&'f Forms),
 }
 
@@ -388,16 +392,16 @@ impl Loading<'_> {
     }
 }
 
-/// Brings rules into the order of their names and reports names that are taken.
+/// Sorts rules by name, and removes and reports rules whose name is taken.
 pub(crate) fn duplicates(rules: &mut Vec<Arc<Compiled>>) -> Vec<LangError> {
-    // The sort is stable, so that the later one of two rules with a name is reported.
+    // The sort is stable, so that the later of two rules with the same name is reported.
     rules.sort_by(|a, b| (&a.rule.name, a.variant).cmp(&(&b.rule.name, b.variant)));
     let mut errors = Vec::new();
     rules.dedup_by(|later, first| {
         let taken = later.rule.name == first.rule.name && later.variant == first.variant;
         if taken && later.variant == 0 {
             let rule = &later.rule;
-            let help = format!("{} has it; give this one another name", first.rule.place());
+            let help = format!("{} has the same name; give this rule another name", first.rule.place());
             let span = rule.span.start..rule.span.start + 1;
             errors.push(located(&rule.source, &rule.name, span, "a rule with this name exists already", help));
         }

@@ -1,8 +1,8 @@
 //! Finds values for a rule's variables that satisfy its types and relations. The loader types and compiles every rule
-//! on them.
+//! on such values.
 //!
-//! Determined variables are solved for, and free ones are chosen by a [`Choices`]. The loader's choices are
-//! [`Generic`]; testers of rules bring their own.
+//! Determined variables are solved for, and free ones are chosen by an implementation of [`Choices`]. The loader uses
+//! [`Generic`], and testers of rules have their own.
 
 use eutectic_ir::{
     Attr, DType, Dim, Op, Shape, Type,
@@ -16,7 +16,7 @@ use eutectic_ir::{
 
 use crate::rule::{AppliedOp, AttrVariable, OpTerm, Rule, Term, VariableKind};
 
-/// Values for all variables.
+/// Values for all variables of a rule.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The dims, element types and attributes.
@@ -25,12 +25,13 @@ pub struct Sample {
     pub types: Vec<Type>,
 }
 
-/// Chooses the values of variables that nothing determines.
+/// The choice of values for variables that nothing determines.
 pub trait Choices {
     /// Returns a number below `n`, where `n` is at least 1.
     fn below(&mut self, n: usize) -> usize;
 
-    /// Returns whether the relations choose first, from their own extents. That finds rare solutions.
+    /// Returns whether relations choose values first. This finds solutions of relations that random values rarely
+    /// satisfy.
     fn relations_first(&self) -> bool;
 
     /// Returns an element type of a class.
@@ -42,11 +43,11 @@ pub trait Choices {
         ops[self.below(ops.len())]
     }
 
-    /// Returns a dim. `extent`: it is part of a tensor's shape, and not an offset or a length.
+    /// Returns a dim. `extent` says whether it is part of a tensor's shape; otherwise it is an offset or a length.
     fn dim(&mut self, extent: bool) -> i64;
 
-    /// Returns a sequence of dims, either new or shared with others, because relations such as `broadcast` need
-    /// matching shapes.
+    /// Returns a sequence of dims. It is either new, or a suffix of one of `others` with some extents set to 1,
+    /// because relations such as `broadcast` need matching shapes.
     fn sequence(&mut self, others: &[&Shape]) -> Shape {
         if !others.is_empty() && self.below(2) == 0 {
             let from = others[self.below(others.len())];
@@ -63,8 +64,8 @@ pub trait Choices {
     /// Returns the value of a number or attribute variable.
     fn attr(&mut self, rule: &Rule, slot: VarId, bindings: &Bindings) -> Attr;
 
-    /// Returns a shape that is related to those of the declared tensors: one of theirs, flattened, with two axes
-    /// merged, with an additional axis of extent 1, or with an additional outer axis.
+    /// Returns a shape that is related to those of the declared tensors. It is one of them: unchanged, flattened,
+    /// with two axes merged, with an additional axis of extent 1 or 3, or with other extents for those of 1.
     fn shape(&mut self, rule: &Rule, bindings: &Bindings) -> Shape {
         let tensors: Vec<Shape> = rule
             .tensors()
@@ -94,7 +95,7 @@ pub trait Choices {
         dims.into_iter().collect()
     }
 
-    /// Returns a permutation of `rank` axes.
+    /// Returns a random permutation of `rank` axes.
     fn permutation(&mut self, rank: usize) -> Attr {
         let mut perm: Vec<i64> = (-(rank as i64)..0).collect();
         for at in (1..perm.len()).rev() {
@@ -104,16 +105,16 @@ pub trait Choices {
     }
 }
 
-/// The choices for loading rules: distinct extents and attributes with which most ops are well typed.
+/// The choices for loading rules: distinct extents, and attributes with which most ops are well typed.
 pub(crate) struct Generic {
     random: fastrand::Rng,
-    /// The extents that were not drawn yet. They are distinct, because accidental equality would hide an error.
+    /// The extents that are not drawn yet. They are distinct, because accidentally equal extents would hide an error.
     extents: Vec<i64>,
     relations_first: bool,
 }
 
 impl Generic {
-    /// Makes the choices of a seed. In two of three samples extents are distinct. In the third, the relations choose
+    /// Makes the choices for a seed. In two of three samples, extents are distinct. In the third, relations choose
     /// first.
     pub fn new(seed: u64) -> Generic {
         Generic { random: fastrand::Rng::with_seed(seed), extents: (2..14).collect(), relations_first: seed % 3 == 2 }
@@ -131,7 +132,7 @@ impl Choices for Generic {
 
     fn dtype(&mut self, class: DTypeClass) -> DType {
         let admitted: Vec<DType> = class.members().collect();
-        // Every second choice is the first type that the class admits, because most rules are about `f32`.
+        // Half of the choices are the first admitted type, because most rules are about `f32`.
         if self.below(2) == 0 { admitted[0] } else { admitted[self.below(admitted.len())] }
     }
 
@@ -164,7 +165,7 @@ impl Choices for Generic {
     }
 }
 
-/// Draws once, with given bindings. Returns `None` if the choices contradict each other.
+/// Draws values once, given some bindings. Returns `None` if the choices contradict each other.
 pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<Sample> {
     let mut bindings = bound;
     for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
@@ -186,7 +187,7 @@ pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<S
         let relations: Vec<_> = rule.relations.iter().map(|(call, _)| call.clone()).collect();
         bindings = sample(&rule.scope, &patterns, &relations, bindings, &mut |n| choices.below(n)).ok()?;
     }
-    // Shapes come last, because they are drawn from the dims.
+    // Shapes are drawn last, because they are derived from the dims.
     let mut order: Vec<usize> = (0..rule.scope.variables.len()).collect();
     order.sort_by_key(|slot| (rule.attribute(*slot) == Some(&AttrVariable::Shape), *slot));
     for slot in order {
@@ -211,7 +212,7 @@ pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<S
     Some(Sample { bindings, types })
 }
 
-/// Binds an op variable, and the element types of the op's operands on the left.
+/// Binds an op variable, and the element types of the op's operands on the left side.
 fn op(rule: &Rule, slot: VarId, group: Group, choices: &mut dyn Choices, bindings: &mut Bindings) -> Option<()> {
     let op = choices.op(group);
     let variable = OpTerm::Variable(slot, group);
@@ -245,7 +246,7 @@ fn op(rule: &Rule, slot: VarId, group: Group, choices: &mut dyn Choices, binding
     Some(())
 }
 
-/// Returns the variable for the element type of a term: views and reductions keep that of their operand.
+/// Returns the variable for the element type of a term. A view or reduction has the element type of its operand.
 fn element_type(rule: &Rule, term: &Term) -> Option<(VarId, DTypeClass)> {
     match term {
         Term::Tensor(at) => match &rule.variables[*at].kind {
@@ -282,7 +283,7 @@ fn solve_relations(rule: &Rule, bindings: &mut Bindings) -> Option<()> {
     }
 }
 
-/// Returns whether a dim is part of a tensor's shape.
+/// Returns whether a dim variable is part of a tensor's shape.
 fn is_extent(rule: &Rule, slot: VarId) -> bool {
     rule.tensors().any(|(_, ty, _)| ty.dims.0.iter().any(|item| matches!(item, DimsItem::One(p) if mentions(p, slot))))
 }

@@ -1,4 +1,4 @@
-//! Reads the terms of a rule: ops with operands and attributes, numbers, variables.
+//! Reads the terms of a rule: ops with operands and attributes, numbers and variables.
 
 use std::ops::Range;
 
@@ -77,7 +77,7 @@ impl RuleReader<'_> {
         Ok(self.number(expr))
     }
 
-    /// Returns whether an expression is arithmetic: a function of numbers only.
+    /// Returns whether an expression is arithmetic, that is, a function of numbers.
     fn is_number(&self, sexp: &Sexp, side: RuleSide) -> bool {
         if let Some(atom) = sexp.atom() {
             let variable = self.variable(atom).map(|at| &self.variables[at].kind);
@@ -100,7 +100,11 @@ impl RuleReader<'_> {
             return self.expression_leaf(atom, &sexp.span, side);
         }
         let Some((head, items)) = sexp.call() else {
-            return self.wrong(sexp.span.clone(), "this is not a number", "such as 0.5, ?s, N or (* ?s 0.5)");
+            return self.wrong(
+                sexp.span.clone(),
+                "this is not a number",
+                "write a number such as 0.5, ?s, N or (* ?s 0.5)",
+            );
         };
         if let ("offset", [member, axis @ ..]) = (head, items)
             && member.atom() == self.group.as_deref()
@@ -130,10 +134,18 @@ impl RuleReader<'_> {
                 *slot
             }
             Some(VariableKind::Tensor { .. }) => {
-                return self.wrong(span.clone(), format!("`{atom}` is a tensor, not a number"), "declare it (… float)");
+                return self.wrong(
+                    span.clone(),
+                    format!("`{atom}` is a tensor, not a number"),
+                    "declare it as a number: (?s float)",
+                );
             }
             Some(VariableKind::Attr(..) | VariableKind::Op(..)) => {
-                return self.wrong(span.clone(), format!("`{atom}` is not a number"), "use it as an attribute's value");
+                return self.wrong(
+                    span.clone(),
+                    format!("`{atom}` is not a number"),
+                    "use it only as the value of an attribute",
+                );
             }
             None if is_variable(atom) => match self.scope.slot(atom, SlotKind::Dim) {
                 Ok(slot) => slot,
@@ -194,7 +206,7 @@ impl RuleReader<'_> {
         Ok(Term::Call(AppliedOp { id, op, args, attrs, span: sexp.span.clone() }))
     }
 
-    /// Returns the op with a name, or the variable in the place of an op.
+    /// Returns the op with a name, or the variable that stands as an op's name.
     fn op(&self, head: &str) -> Option<OpTerm> {
         match self.variable(head).map(|at| &self.variables[at].kind) {
             Some(VariableKind::Op(slot, group)) => Some(OpTerm::Variable(*slot, *group)),
@@ -202,7 +214,8 @@ impl RuleReader<'_> {
         }
     }
 
-    /// Checks that every attribute is written on the left, and every one without a default on the right.
+    /// Checks that all required attributes are written: on the left side all attributes, and on the right side those
+    /// without a default.
     fn complete(&mut self, op: OpTerm, attrs: &[Option<AttrTerm>], sexp: &Sexp, side: RuleSide) -> Result<(), Noted> {
         let omitted = |(def, attr): (&AttrDef, &Option<AttrTerm>)| {
             let needed = attr.is_none() && (side == RuleSide::Left || def.default == AttrDefault::None);
@@ -214,7 +227,7 @@ impl RuleReader<'_> {
         }
         let help = match side {
             RuleSide::Left => "an omitted attribute is never a wildcard: write the value, or declare a variable for it",
-            RuleSide::Right => "it has no default; give it a value",
+            RuleSide::Right => "the attribute has no default; give it a value",
         };
         let at = sexp.list().map_or(sexp.span.clone(), |l| l[0].span.clone());
         self.wrong(at, format!("`{op}` lacks {} here", omitted.join(", ")), help)
@@ -226,8 +239,12 @@ impl RuleReader<'_> {
             OpTerm::Named(op) => op,
             OpTerm::Variable(_, group) if args.len() == group.operands() => return Ok(()),
             OpTerm::Variable(_, group) => {
-                let message = format!("{} operands given, and the variable is declared {group}", args.len());
-                return self.wrong(sexp.span.clone(), message, "the declaration says how many operands its ops have");
+                let message = format!("the variable is declared as {group}, but {} operands are given", args.len());
+                return self.wrong(
+                    sexp.span.clone(),
+                    message,
+                    "the number in the declaration is that of the ops' operands",
+                );
             }
         };
         let signature = op.signature();
@@ -237,7 +254,7 @@ impl RuleReader<'_> {
                 return self.wrong(
                     sexp.span.clone(),
                     format!("`{op}` has a body: rules do not match or make loops"),
-                    "write a rule about what is in the body",
+                    "write a rule about the ops in the body",
                 );
             }
             Class::Leaf(leaf) if leaf != Leaf::Iota => {
@@ -254,7 +271,7 @@ impl RuleReader<'_> {
         }
         let want = if least == most { least.to_string() } else { format!("{least} to {most}") };
         let help = format!("its signature is {}", op.def().signature);
-        self.wrong(sexp.span.clone(), format!("`{op}` takes {want} operands, {} given", args.len()), help)
+        self.wrong(sexp.span.clone(), format!("`{op}` takes {want} operands, but {} are given", args.len()), help)
     }
 
     fn attribute(
@@ -268,7 +285,9 @@ impl RuleReader<'_> {
     ) -> Result<(), Noted> {
         let Some(at) = op.attr(name) else {
             let help = match (op, op.attrs()) {
-                (OpTerm::Variable(..), []) => "its ops have different ones, which the variable stands for too".into(),
+                (OpTerm::Variable(..), []) => {
+                    "the ops of the group have different attributes, which the variable binds too".into()
+                }
                 (_, known) => AttrDef::suggestion(name, known),
             };
             return self.wrong(key.span.clone(), format!("`{op}` has no attribute :{name}"), help);
@@ -278,7 +297,7 @@ impl RuleReader<'_> {
             return self.wrong(key.span.clone(), format!(":{name} has no value"), format!("it is {kind}"));
         };
         if attrs[at].is_some() {
-            return self.wrong(key.span.clone(), format!(":{name} is given twice"), "remove one");
+            return self.wrong(key.span.clone(), format!(":{name} is given twice"), "remove one of the two");
         }
         attrs[at] = Some(self.attr_term(kind, value, side)?);
         Ok(())
@@ -394,7 +413,7 @@ impl RuleReader<'_> {
         if !fits {
             return self.wrong(
                 at.span.clone(),
-                format!("`{name}` is declared as something else"),
+                format!("`{name}` is declared as another kind"),
                 format!("this attribute is {kind}"),
             );
         }
@@ -410,13 +429,13 @@ impl RuleReader<'_> {
             _ => self.wrong(
                 value.span.clone(),
                 "this is not a permutation",
-                "(compose ?p ?q), (inverse ?p), ?p or [-1 -2]",
+                "write (compose ?p ?q), (inverse ?p), ?p or [-1 -2]",
             ),
         }
     }
 }
 
-/// Returns whether an expression contains a variable with a question mark.
+/// Returns whether an expression contains a variable that starts with a question mark.
 fn has_variable(sexp: &Sexp) -> bool {
     match sexp.call() {
         Some((_, items)) => items.iter().any(has_variable),

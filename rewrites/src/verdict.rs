@@ -5,21 +5,21 @@ use crate::{
     rule::Rule,
 };
 
-/// The most characters of a reason in a file.
+/// The maximal number of characters of a reason in a file.
 const MOST: usize = 160;
 
 impl Proofs {
-    /// Returns the verdict on a rule, if its text is the one that was judged.
+    /// Returns the verdict on a rule, if the rule's text is unchanged since the verdict.
     pub fn of(&self, rule: &Rule) -> Option<&Proof> {
         self.find(&rule.name, fingerprint(rule))
     }
 
-    /// Returns the verdict on a rule of that name and fingerprint.
+    /// Returns the verdict on the rule with this name and fingerprint.
     pub(crate) fn find(&self, name: &str, fingerprint: u64) -> Option<&Proof> {
         self.0.get(name).filter(|(of, _)| *of == fingerprint).map(|(_, proof)| proof)
     }
 
-    /// Adds the verdict on a rule. A reason is shortened to one line.
+    /// Adds the verdict on a rule. The reason is shortened to one line.
     pub fn insert(&mut self, rule: &Rule, proof: Proof) {
         let line = |why: String| {
             let line = why.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,5 @@
-//! Explains why a rule fires on a program or not: the best partial match of its left side, and the difference there.
+//! Explains why a rule does or does not change a program. It finds the best partial match of the left side, and the
+//! first difference there.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -16,22 +17,23 @@ use crate::{
     ruleset::RuleSet,
 };
 
-/// The result of a rule on a program.
+/// The effect of a rule on a program.
 #[derive(Clone, Debug)]
 pub struct Why {
     /// The rule.
     pub rule: Arc<str>,
-    /// Matches, applications and changes.
+    /// The numbers of matches, applications and changes.
     pub statistics: RuleStatistics,
-    /// Why matches were not applied, or had no effect; `None` if they had.
+    /// The reason why matches were not applied or changed nothing; `None` if there are no matches or some changed the
+    /// program.
     pub idle: Option<String>,
-    /// The op, or the kind of ops, at which the search for the left side starts.
+    /// The op, or the group of ops, at which the search for the left side starts.
     pub entry: String,
-    /// The positions where the left side almost matches, best first.
+    /// The positions where the left side almost matches, best ones first.
     pub misses: Vec<NearMiss>,
 }
 
-/// Positions of a program where a left side almost matches, with one common reason.
+/// Positions of a program where a left side almost matches, and fails for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearMiss {
     /// The number of matched ops of the left side.
@@ -42,9 +44,9 @@ pub struct NearMiss {
     pub part: String,
     /// The position of that part: file and line.
     pub place: String,
-    /// The program's value at that position.
+    /// The program's value in place of that part.
     pub reason: String,
-    /// The parts of the model, one for each position.
+    /// The model part of each position.
     pub origins: Vec<Origin>,
 }
 
@@ -57,7 +59,7 @@ impl Why {
     }
 }
 
-/// Merges misses with the same reason. The nearest ones come first.
+/// Merges misses with the same reason. Those with the fewest unmatched ops come first.
 fn collected(misses: impl Iterator<Item = NearMiss>) -> Vec<NearMiss> {
     let mut all: Vec<NearMiss> = Vec::new();
     for mut miss in misses {
@@ -71,10 +73,10 @@ fn collected(misses: impl Iterator<Item = NearMiss>) -> Vec<NearMiss> {
     all
 }
 
-/// Saturates a graph with all rules, and explains the `wanted` ones.
+/// Saturates a graph with all rules, and explains the rules whose names `wanted` selects.
 ///
 /// # Errors
-/// If dims are unbound, or a rule turns out to be wrong.
+/// If dims are unbound or a rule is wrong.
 pub fn why(
     graph: &Graph,
     rules: &RuleSet,
@@ -99,20 +101,18 @@ fn idle(rule: &Rule, statistics: &RuleStatistics) -> Option<&'static str> {
     let RuleStatistics { matches, applications, changes, refused, .. } = statistics;
     match (matches, applications, changes) {
         (0, ..) => None,
-        (_, 0, _) if refused == matches => {
-            Some("the right side has another type than the left, or does not type-check")
-        }
+        (_, 0, _) if refused == matches => Some("the right side has another type than the left side, or has none"),
         (_, 0, _) if rule.once => Some("the right side is not estimated to be cheaper at any match"),
         (_, 0, _) if rule.group => Some("no two matches agree in the values that members of the group share"),
-        (_, 0, _) => {
-            Some("the right side has no value, because of an inexact quotient or a number where an integer must be")
-        }
-        (_, _, 0) => Some("its right sides exist in the program already"),
+        (_, 0, _) => Some(
+            "the right side has no value because a quotient is inexact or an integer attribute would get another number",
+        ),
+        (_, _, 0) => Some("the program already contains its right sides"),
         _ => None,
     }
 }
 
-/// The partial matches at a class with the most matched ops.
+/// The best partial matches at a class, those with the most matched ops.
 #[derive(Clone)]
 struct Nearest {
     /// The number of unmatched ops of the left side.
@@ -121,7 +121,7 @@ struct Nearest {
 }
 
 fn near_misses(forms: &[Arc<Compiled>], engine: &mut Engine<'_>, program: &LiveNodes) -> Vec<NearMiss> {
-    // A class that one form of the left side matches is not a miss of another form.
+    // A class that one form of the left side matches is not a miss of the other forms.
     let mut nearest: BTreeMap<Id, Option<Nearest>> = BTreeMap::new();
     for form in forms {
         for class in classes_of(&engine.egraph, form.pattern().entry().1.ops()) {
@@ -144,7 +144,7 @@ fn near_misses(forms: &[Arc<Compiled>], engine: &mut Engine<'_>, program: &LiveN
     }))
 }
 
-/// Collects the matches of the matcher, and its partial matches with the most matched ops.
+/// Collects the matcher's matches, and its partial matches with the most matched ops.
 #[derive(Default)]
 struct Collector {
     found: Vec<Match>,
@@ -169,7 +169,7 @@ impl Watch for Collector {
     }
 }
 
-/// Returns the reason why the left side does not match at a class, or `None` if it does.
+/// Returns the best partial matches at a class, or `None` if the left side matches there.
 fn at_class(form: &Compiled, egraph: &mut EGraph, class: Id) -> Option<Nearest> {
     let (rule, pattern) = (&*form.rule, form.pattern());
     let ops = crate::check::size(pattern);
@@ -203,12 +203,12 @@ fn at_class(form: &Compiled, egraph: &mut EGraph, class: Id) -> Option<Nearest> 
     Some(Nearest { lacking, misses })
 }
 
-/// Returns a part of the rule's file in one line.
+/// Returns the text of a part of the rule, in one line.
 fn text(rule: &Rule, span: &Range<usize>) -> String {
     rule.source.text[span.clone()].split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the text and position of a node of the pattern.
+/// Returns the text and the position of a node of the pattern.
 fn part(form: &Compiled, node: usize) -> (String, &Range<usize>) {
     let rule = &*form.rule;
     let whole = &rule.roots[0].span;
@@ -237,7 +237,7 @@ fn described(egraph: &EGraph, class: Id) -> String {
 }
 
 impl Miss {
-    /// Returns the node of the pattern, and the program's value in its place.
+    /// Returns the node of the pattern that does not match, and the program's value in its place.
     fn reason(&self, form: &Compiled, egraph: &EGraph) -> (usize, String) {
         match *self {
             Miss::Operands { node, has } => (node, format!("there with {has} operands")),
@@ -268,7 +268,7 @@ impl Miss {
 impl GuardMisfit {
     fn reason(&self, rule: &Rule) -> String {
         match self {
-            GuardMisfit::Legal => "is in legal form already".into(),
+            GuardMisfit::Legal => "the value is in legal form already".into(),
             GuardMisfit::Type(mismatch) => mismatch.describe(&rule.scope),
             GuardMisfit::Attr(value) => format!("the attribute is {value}"),
             GuardMisfit::Number(value) => format!("the number is {value}"),

@@ -1,10 +1,10 @@
-//! Tests chains in which every value may be computed from every prefix. The work of rules must grow with the program,
-//! not with its square or cube.
+//! Tests chains of ops in which each value can be computed from each earlier one. The work of the rules must grow
+//! linearly with the program, and not with its square or cube.
 
 use eutectic_ir::{DType, Graph, NodeId, Tensor, Type};
 use eutectic_rewrites::{Choice, Options, Rewritten, RuleSet, Stop, optimize};
 
-/// A step of a chain: returns the next value, from the last one and its place.
+/// A step of a chain. It returns the next value, given the last value and its position in the chain.
 type Step = fn(&mut Graph, NodeId, usize) -> NodeId;
 
 const FAMILIES: &[(&str, Step)] = &[
@@ -48,7 +48,7 @@ fn scaled(graph: &mut Graph, x: NodeId, n: usize) -> NodeId {
     graph.apply("mul", &[x, c], &[]).unwrap()
 }
 
-/// Adds a chain with an output after each step.
+/// Adds a chain to the graph, with an output after each step.
 fn chain(graph: &mut Graph, name: &str, step: Step, steps: usize) {
     let of = if name == "slices of slices" { 2000 } else { 64 };
     let mut at = graph.input("x", vector(of)).unwrap();

@@ -1,4 +1,4 @@
-//! Tests ops that files declare: their results, the positions where they may occur, and the errors of wrong
+//! Tests ops that are declared in files: their results, where declarations may occur, and the errors for wrong
 //! declarations.
 
 use std::fmt::Write;
@@ -41,7 +41,7 @@ fn shown(errors: &Errors) -> String {
     text
 }
 
-/// Returns the error text of a wrong rule file.
+/// Returns the error message for a wrong rule file.
 fn told(text: &str) -> String {
     shown(&RuleSet::read(&[source(text)]).expect_err("the file is wrong"))
 }
@@ -66,7 +66,7 @@ fn matrix(graph: &mut Graph) -> NodeId {
 fn a_graph_declares_and_uses_an_op_that_is_evaluated_by_its_definition() {
     let graph = graph(&format!("{SQUARED_RELU}(graph \"g\" (input x f32[4]) (output y (my/squared-relu x)))"));
     assert_eq!(results(&graph, &[("x", &[4], &[-2.0, 0.5, 3.0, -0.0])]), [0.0, 0.25, 9.0, 0.0]);
-    // The maximum and one product
+    // The flops are one maximum and one product for each of four elements.
     assert!(graph.nodes().any(|(_, n)| n.op.flops(&n.attrs, &[graph.ty(NodeId(0))], &n.ty) >= 8.0));
 }
 
@@ -92,7 +92,7 @@ fn a_graph_prints_with_its_ops_and_reads_back() {
         "(op my/twice (forall (F float) (?x F[A..])) (result F[A..]) (is (my/squared-relu (my/squared-relu ?x))))\n";
     let text = format!("{twice}{SQUARED_RELU}{bodies}");
     let wrong = read_graph(&source(&text), &Ops::default()).map_err(|errors| shown(&errors));
-    // The body is a graph, which may use the file's ops.
+    // The body of the loop is a graph, and may use the file's ops.
     let graph = wrong.unwrap();
     let printed = text::print(&graph, text::Style::default());
     assert!(printed.find("(op my/squared-relu").unwrap() < printed.find("(op my/twice").unwrap(), "{printed}");
@@ -122,13 +122,13 @@ fn an_op_is_applied_from_rust() {
     let y = graph.apply(op, &[x], &[]).unwrap();
     assert_eq!(graph.ty(y), graph.ty(x));
     let wrong = graph.apply(op, &[x, x], &[]).unwrap_err().to_string();
-    assert!(wrong.contains("my/squared-relu") && wrong.contains("1 operands wanted, 2 given"), "{wrong}");
+    assert!(wrong.contains("my/squared-relu") && wrong.contains("the op takes 1 operands, but 2 are given"), "{wrong}");
     let by_name = graph.apply("my/squared-relu", &[x], &[]).unwrap_err().to_string();
     assert!(by_name.contains("there is no such op"), "{by_name}");
     assert!(Op::named("my/squared-relu").is_none() && Op::all().all(|op| op.declared().is_none()));
 }
 
-/// Returns the names of the rules that changed something, and the ops of the output's class.
+/// Returns the names of the rules that changed something, and the ops of the output's e-class.
 fn rewritten(graph: &Graph, rules: &RuleSet) -> (Vec<String>, Vec<String>) {
     let all = RuleSet::embedded().unwrap().and(rules.clone()).unwrap().choose(&Choice::default()).unwrap();
     let rewritten = optimize(graph, &all, &Options::default()).unwrap();
@@ -170,7 +170,7 @@ fn the_ops_of_a_graph_bring_their_rules() {
     let own = graph(&format!("{SQUARED_RELU}(graph \"g\" (input x f32[4]) (output y (my/squared-relu x)))"));
     let (fired, _) = rewritten(&own, &RuleSet::default());
     assert!(fired.iter().any(|rule| rule == "decompose/my/squared-relu"), "{fired:?}");
-    // The same declaration in rules is the same op. A different one is refused.
+    // An equal declaration in a rule file is the same op, but a different one is an error.
     let (fired, _) = rewritten(&own, &rules(SQUARED_RELU));
     assert!(fired.iter().any(|rule| rule == "decompose/my/squared-relu"), "{fired:?}");
     let other = rules(&SQUARED_RELU.replace("relu)))", "tanh)))"));
@@ -197,7 +197,7 @@ fn an_observed_op_hands_observation_on_as_its_definition_does() {
 
 #[test]
 fn the_declared_type_is_that_of_the_definition() {
-    // The declared types may be narrower or wider than the definition's.
+    // A declared type may not be narrower or wider than the definition's type.
     let op = |forall: &str, result: &str, is: &str| {
         told(&format!(";; wrong\n(op my/wrong (forall {forall})\n  (result {result})\n  (is {is}))\n"))
     };
@@ -209,7 +209,7 @@ fn the_declared_type_is_that_of_the_definition() {
     assert!(text.contains("my/wrong: ") && text.contains("mine.rules:4:7"), "{text}");
     let text = op("(F float) (?x F[A..])", "F[A.. N]", "(neg ?x)");
     assert!(text.contains("my/wrong: ") && text.contains("mine.rules:"), "{text}");
-    // An op whose definition holds for some operands only refuses the others when it is applied.
+    // If the definition of an op holds only for some operands, an application to other operands is an error.
     let halves = "(op my/halves (forall (F float) (?x F[A.. N])) (result F[A.. N])
       (is (concat (slice ?x :axis -1 :at 0 :len (/ N 2) :step 1) (slice ?x :axis -1 :at (/ N 2) :len (/ N 2) :step 1) :axis -1)))";
     let made = |n: usize| {
@@ -230,7 +230,7 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         (
             "my/a",
             "neg",
-            &["cannot declare an op without a name such as pack/name", "mine.rules:2:5", "my/squared-relu"][..],
+            &["cannot declare an op without a name of the form pack/name", "mine.rules:2:5", "my/squared-relu"][..],
         ),
         ("(neg ?x)", "(negate ?x)", &["my/a: there is no op `negate`", "mine.rules:4:8", "did you mean `neg`?"]),
         (
@@ -243,7 +243,7 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         ("(?x F[A..])", "(?x F[A..]) (?k float)", &["`?k` is declared and not used", "remove it"]),
         ("(F float)", "(F float) (G any)", &["`G` is declared and not used"]),
         ("(?x F[A..])", "", &["it has no operand"]),
-        ("(?x F[A..])", "(?x F[A..] const)", &["an operand is declared by its type only"]),
+        ("(?x F[A..])", "(?x F[A..] const)", &["the declaration of an operand has only a type"]),
         ("(?x F[A..])", "(?x F[A..]) (?k folat)", &["this is not a kind of attribute", "did you mean `float`?"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float :default soon)", &["this is not a value of the attribute"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float 2.0)", &["only a default may follow the kind", ":default"]),
@@ -288,13 +288,13 @@ fn names_clash_and_circles_are_told_once() {
     let both = told(&format!("{bound}{}", bound.replace("my/squared", "my/other")));
     assert!(both.contains("my/other-relu: `Square` of `com.me` stands for another op already"), "{both}");
     let known = rules(SQUARED_RELU).ops().clone();
-    RuleSet::read_with(&[source(SQUARED_RELU)], &known).expect("the same declaration may be read again");
+    RuleSet::read_with(&[source(SQUARED_RELU)], &known).expect("an equal declaration can be read again");
     let other = source(&SQUARED_RELU.replace(":kind relu", ":kind tanh"));
     let later = shown(&RuleSet::read_with(&[other], &known).unwrap_err());
     assert!(later.contains("there is an op of this name already"), "{later}");
 }
 
-/// Returns declarations of a chain of ops, each defined by the one before in `body`.
+/// Returns declarations of a chain of ops. The definition of each op uses the previous op in `body`.
 fn chain(length: usize, body: &str) -> String {
     let op = |n: usize| {
         let before = if n == 0 { "neg".into() } else { format!("my/a{}", n - 1) };
@@ -319,7 +319,7 @@ fn a_definition_that_expands_to_very_many_ops_is_refused() {
 fn a_graph_without_the_rule_language_refuses_declarations() {
     let text = format!("{SQUARED_RELU}(graph \"g\" (input x f32[4]) (output y (my/squared-relu x)))");
     let wrong = shown(&text::parse(&source(&text)).unwrap_err());
-    assert!(wrong.contains("this reader takes no declared ops"), "{wrong}");
+    assert!(wrong.contains("this reader knows built-in ops only"), "{wrong}");
 }
 
 #[test]

@@ -222,7 +222,7 @@ fn a_rule_from_a_directory_fires() {
 
 #[test]
 fn a_match_that_breaks_types_is_refused_with_the_reason() {
-    // The rule is right for the extents of samples, and wrong for larger ones.
+    // The rule is correct for the extents of samples, but wrong for larger extents.
     let text = ";; not so\n(rule mine/cut (forall (F float) (?x F[B.. D]))\n\
                 (=> (neg (neg ?x)) (slice ?x :axis -1 :at 0 :len (min D 40))) (eq exact))";
     let rules = RuleSet::read(&[Source::new("mine.rules", text)]).unwrap();
@@ -284,13 +284,13 @@ fn numbers_of_exact_rules_are_matched_to_the_bit() {
         ops(&done.classes, done.classes.outputs[0])
     };
     assert!(product(1.0).contains(&"input"));
-    // This is the number next to 1.
+    // This is the next bf16 number after 1.
     assert!(product(1.0078125).iter().all(|op| *op == "mul"));
 }
 
 #[test]
 fn scales_that_almost_cancel_come_to_rest() {
-    // These are Gemma's factors: c² / 128 is 1 in one order of rounding, and not in another.
+    // These are the factors of Gemma's models. c² / 128 is 1 in one order of rounding, and differs from 1 in another.
     for (columns, scale) in [(128, 11.313708), (640, 25.298221), (1152, 33.941125)] {
         let mut b = Build::new();
         let x = b.input("x", &[4, columns]);
@@ -314,8 +314,8 @@ fn scales_that_almost_cancel_come_to_rest() {
     }
 }
 
-/// Positions are clamped, shifted if they are negative, and read for each head. Without normal forms, each op had a
-/// form for each order of its operands and for each of their shapes, and an op on two of them had one for each pair.
+/// Positions are clamped, shifted if they are negative, and read for each head. Without normal forms, each op has a
+/// form for each order and each shape of its operands, and an op on two such results has a form for each pair.
 #[test]
 fn forms_of_operands_do_not_multiply() {
     let text = "(graph \"positions\"
@@ -355,12 +355,12 @@ fn observed_values_keep_their_rounding() {
     };
     assert_eq!(forms(&["exp"]), (2, None));
     assert_eq!(forms(&["floor"]), (1, Some("floor")));
-    // It is one value with two readers.
+    // It is one value that two ops read.
     assert_eq!(forms(&["floor", "exp"]), (1, Some("floor")));
 }
 
-/// x·1 is x by an exact rule, so that the two quotients are equal. The unobserved one must not pass its forms to the
-/// other.
+/// x·1 = x by an exact rule, so the two quotients are equal. The unobserved quotient must not pass its forms to the
+/// observed one.
 #[test]
 fn values_that_turn_out_to_be_equal_stay_two_where_one_is_observed() {
     let mut graph = Graph::new("two quotients");
@@ -380,7 +380,7 @@ fn values_that_turn_out_to_be_equal_stay_two_where_one_is_observed() {
     assert_eq!((forms(seen), forms(free)), (1, 2));
 }
 
-/// The broadcasting rule makes a comparison of expanded values. Its new nodes are observed, too.
+/// The rule for broadcasts makes a comparison of expanded values. The new values are observed too.
 #[test]
 fn what_a_rule_makes_for_a_comparison_is_observed() {
     for of in ["ge", "lt", "eq", "mod"] {
@@ -395,11 +395,12 @@ fn what_a_rule_makes_for_a_comparison_is_observed() {
         let done = optimize(&graph, &rules, &Options::default()).unwrap();
         let products = done.classes.classes.iter().filter(|class| class.nodes.iter().any(|n| n.op.name() == "mul"));
         let free = products.filter(|class| class.observer.is_none()).count();
-        assert_eq!(free, 0, "products that `{of}` reads, but that rules take for unobserved");
+        assert_eq!(free, 0, "`{of}` reads these products, but rules treat them as unobserved");
     }
 }
 
-/// The rules for combined updates and means make pointwise ops, whose results are observed if those of the updates are.
+/// The rules for combined updates and for means make pointwise ops. The results of these ops are observed if the
+/// results of the updates are.
 #[test]
 fn ops_that_replace_an_observed_sum_are_observed() {
     for of in ["scatter-sum", "scatter-prod"] {

@@ -1,4 +1,4 @@
-//! Tests the messages on wrong rule files: each with its position, caret and help.
+//! Tests the error messages for wrong rule files: position, caret and help of each.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use eutectic_ir::lang::{Errors, Source};
 use eutectic_rewrites::{LoadError, RuleSet};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
-/// A sound rule, which the cases break in one place each.
+/// A correct rule. Each case changes one place of it.
 const SOUND: &str = "\
 ;; a product with a bias is a linear
 (rule fuse/linear
@@ -29,7 +29,7 @@ fn shown(errors: &Errors) -> String {
     text.lines().map(|l| l.trim_end().to_string() + "\n").collect()
 }
 
-/// Returns each case: its name and the rule file.
+/// Returns the name and the rule file of each case.
 fn cases() -> Vec<(&'static str, String)> {
     let right = |with: &str| SOUND.replace("(linear ?x ?w ?b :act none)", with);
     let act = ";; a name\n(rule fuse/act (forall (F float) (?x F[A..])) (=> (act ?x) ?x) (eq exact))\n";
@@ -80,7 +80,8 @@ fn messages_are_as_they_are_pinned() {
     }
 }
 
-/// Rewrites the pages: `cargo test -p eutectic-rewrites --test errors -- --ignored`. Review the difference afterwards.
+/// Writes the expected messages again: `cargo test -p eutectic-rewrites --test errors -- --ignored`. Review the
+/// difference afterwards.
 #[test]
 #[ignore = "writes tests/errors/*.txt"]
 fn pin_messages() {
@@ -144,7 +145,7 @@ fn random_bytes_are_an_error() {
     assert!(matches!(result, Err(LoadError::Read { .. })));
 }
 
-/// Relations draw instances near any numbers of a rule's text.
+/// Relations draw samples near numbers in the rule, however large these are.
 #[test]
 fn no_number_of_a_relation_is_too_large() {
     let relations = [

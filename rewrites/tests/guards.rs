@@ -1,5 +1,5 @@
-//! Tests the conditions that prevent rules: backends, multiples, negated relations, groups whose members differ, and
-//! right sides without a type.
+//! Tests the conditions that prevent a rule from firing: backends, divisibility, negated relations, groups with
+//! different members, and right sides without a type.
 
 use eutectic_ir::{Graph, Ops, lang::Source};
 use eutectic_rewrites::{Choice, Device, Options, RuleSet, RuleStatistics, optimize, read_graph, why};
@@ -38,7 +38,7 @@ fn a_rule_runs_for_its_backends() {
     let device = Device { backend: Some("cpu".into()), ..Device::default() };
     let options = Options { device, ..Options::default() };
     let why = why(&graph(text), &all(rule), &options, |name| name == "mine/law").unwrap();
-    assert_eq!(why[0].idle.as_deref(), Some("it runs for other backends only"));
+    assert_eq!(why[0].idle.as_deref(), Some("it runs only for other backends"));
 }
 
 #[test]
@@ -52,7 +52,8 @@ fn multiples_and_what_is_none() {
     assert!(!fires("(not (divides 8 K))", 16) && fires("(not (divides 8 K))", 12));
     assert!(fires("(not (at-most K 8))", 9) && !fires("(not (at-most K 8))", 8));
     assert!(fires("(not (not (divides 8 K)))", 16));
-    // An extent that is known only at run time satisfies a relation only if each of its values does.
+    // A relation holds for an extent that is known only at run time if it holds for each possible value of the
+    // extent.
     let varying = |dim: &str| format!("(dim S :most 64) (input x f32[2 {dim}]) (output y (neg (neg (abs x))))");
     let fires = |guard: &str, dim: &str| changes(&rule(guard), &varying(dim)) > 0;
     assert!(!fires("(divides 8 K)", "S") && !fires("(not (divides 8 K))", "S"));
@@ -73,7 +74,7 @@ fn a_rule_runs_for_devices_of_some_size() {
     assert!(fires("(least memory 8e9)", device) && !fires("(least memory 8000000001)", device));
     assert!(fires("(most axes 6)", device) && !fires("(most axes 5)", device));
     assert!(!fires("(least memory 1) (most axes 5)", device));
-    // A device that does not say is no reason.
+    // A device without this limit does not prevent the rule.
     assert!(fires("(most stores 1)", device));
     let options = Options { device: Device { limits: device.to_vec(), ..Device::default() }, ..Options::default() };
     let why = why(&graph(text), &all(&rule("(most axes 5)")), &options, |name| name == "mine/law").unwrap();
@@ -90,10 +91,10 @@ fn floors_and_remainders_of_dims() {
     assert!(fires("(equal (mod K 8) 4)", 12) && !fires("(equal (mod K 8) 4)", 13));
     assert!(fires("(at-most (floor K 8) 2)", 23) && !fires("(at-most (floor K 8) 2)", 24));
     assert!(fires("(not (equal (mod K 8) 0))", 9) && !fires("(not (equal (mod K 8) 0))", 16));
-    // There is no remainder by 0, so that nothing matches.
+    // There is no remainder for a division by 0, so nothing matches.
     let by_zero = format!(";; a law\n(rule mine/law {})", rule("(equal (mod K 0) 0)"));
     assert!(told(&by_zero).contains("no sample of the left side works"));
-    // Of lengths at run time no remainder is known.
+    // The remainder of a length at run time is unknown.
     let varying = "(dim S :most 64) (input x f32[2 (* 16 S)]) (output y (neg (neg (abs x))))";
     assert_eq!(changes(&rule("(equal (mod K 8) 0)"), varying), 0);
     assert_eq!(changes(&rule("(not (equal (mod K 8) 1))"), varying), 0);
@@ -101,7 +102,7 @@ fn floors_and_remainders_of_dims() {
 
 #[test]
 fn a_remainder_says_how_much_is_padded() {
-    // The product over K is that over K padded to a multiple of 8.
+    // The product over K equals the product over K padded to a multiple of 8.
     let rule = "(forall (F float) (?x F[M K]) (?w F[K N] const)) (where (not (divides 8 K)) (equal P (- 8 (mod K 8))))
       (=> (matmul ?x ?w) (matmul (pad ?x :axis -1 :before 0 :after P :value 0.0) (pad ?w :axis -2 :before 0 :after P :value 0.0)))
       (canonical) (eq reassoc)";
@@ -134,7 +135,7 @@ fn phases_of_ones_own_have_an_order() {
     let rules = RuleSet::read(&[Source::new("mine.rules", text.concat())]).unwrap_or_else(|e| panic!("{:?}", e.0));
     let names: Vec<String> = rules.phases().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["legalize", "main", "mine/late", "mine/last", "algebra", "templates", "fold"]);
-    // The program of each phase: the rules of `mine/last` run in it and later.
+    // Rewriting stops after the phase `until`. A rule fires only if its own phase is this one or an earlier one.
     let all = RuleSet::embedded().unwrap().and(rules).unwrap().choose(&Choice::default()).unwrap();
     let graph = graph("(input x f32[4]) (output y (neg (neg (abs x))))");
     let fired = |name: &str, until: &str| {
@@ -147,11 +148,11 @@ fn phases_of_ones_own_have_an_order() {
     assert!(fired("mine/d", "mine/late") && !fired("mine/a", "mine/late"));
     assert!(fired("mine/a", "mine/last") && !fired("mine/c", "mine/last"));
     assert!(fired("mine/c", "algebra"));
-    // What is wrong with phases.
+    // Wrong declarations of phases are errors.
     assert!(told(&law("a", "(phase mine/none)")).contains("there is no phase `mine/none`"));
     assert!(told(&law("a", "(phase algebr)")).contains("did you mean `algebra`"));
-    assert!(told("(phase late (after main))").contains("this declares no phase"));
-    assert!(told("(phase mine/a (after mine/b))\n(phase mine/b (after mine/a))").contains("waits for"));
+    assert!(told("(phase late (after main))").contains("this does not declare a phase"));
+    assert!(told("(phase mine/a (after mine/b))\n(phase mine/b (after mine/a))").contains("comes after it"));
     assert!(told("(phase mine/a (after fold))").contains("no phase can come after `fold`"));
     assert!(told("(phase mine/a (after main))\n(phase mine/a (after algebra))").contains("already"));
     assert!(told(&law("a", "(phase legalize)")).contains("pack `legalize`"));
@@ -171,7 +172,7 @@ fn a_price_is_told_to_the_search() {
     assert!(!given.is_empty() && given.iter().all(|hint| hint.factor == 0.5), "{given:?}");
     for wrong in ["(price)", "(price 0)", "(price -1)", "(price 1e9)", "(price x)", "(price 1 2)"] {
         let text = format!(";; a law\n(rule mine/law {})", rule(wrong));
-        assert!(told(&text).contains("this is no factor"), "{wrong}");
+        assert!(told(&text).contains("this is not a factor"), "{wrong}");
     }
 }
 
@@ -192,19 +193,19 @@ fn the_members_of_a_group_agree_in_dims_that_the_right_side_does_not_name() {
     };
     assert!(changes(LOOKUPS, &lookups(&[1000, 1000])) > 0);
     assert_eq!(changes(LOOKUPS, &lookups(&[1000, 500])), 0);
-    // The other members are one group.
+    // The other members form one group.
     assert!(changes(LOOKUPS, &lookups(&[1000, 500, 1000])) > 0);
 }
 
 #[test]
 fn a_match_whose_right_side_has_no_type_is_refused_and_the_program_is_not() {
-    // The right side names V, so that each member has its own.
+    // The right side names V, so each member needs its own V.
     let named = LOOKUPS.replace(":len D", ":len (- (+ D V) V)");
     let text = "(input ids i64[512]) (param t f32[1000 64]) (param u f32[500 32])
       (output y (exp (gather t ids :axis 0))) (output z (neg (gather u ids :axis 0)))";
     let refused = statistics(&named, text, &Options::default());
     assert_eq!((refused.changes, refused.refused), (0, 1));
-    assert!(refused.refusal.unwrap().contains("concat"), "it says what does not fit");
+    assert!(refused.refusal.unwrap().contains("concat"), "the message does not name the op that has no type");
 }
 
 #[test]
@@ -221,7 +222,7 @@ fn guards_that_are_wrong_say_so() {
     for wrong in
         ["(device (least memry 8))", "(device (memory 8))", "(device (least memory -1))", "(device (least memory 0.5))"]
     {
-        assert!(told(wrong).contains("this is no bound on a limit of the device"), "{wrong}");
+        assert!(told(wrong).contains("this is not a bound on a limit of the device"), "{wrong}");
     }
     assert!(told("(where (not (divide 8 K)))").contains("there is no relation `divide`"));
     assert!(told("(where (not (divides 8 Q)))").contains("from the left side"));

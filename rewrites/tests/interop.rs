@@ -1,5 +1,5 @@
-//! Compares the engine with egg's runner: random small programs, saturated both ways, have the same classes, nodes and
-//! costs.
+//! Compares the engine with egg's runner. Both saturate random small programs, and must find the same classes, nodes
+//! and costs.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use eutectic_rewrites::{
     interop::{self, EGraph, Facts, InternedNode},
 };
 
-/// The number of programs in CI. The ignored test uses more.
+/// The number of programs that CI compares. The ignored test compares more.
 const PROGRAMS: u64 = 60;
 
-/// Returns a program of some ops over two inputs, a parameter and some numbers.
+/// Returns a program of a few ops on two inputs, a parameter and some numbers.
 fn program(seed: u64) -> Graph {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut graph = Graph::new(format!("random {seed}"));
@@ -65,7 +65,7 @@ fn rules() -> RuleSet {
     interop::single(&RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap())
 }
 
-/// A cost that distinguishes ops.
+/// A cost function under which the ops have various costs.
 struct Weighed;
 
 impl CostFunction<InternedNode> for Weighed {
@@ -77,8 +77,8 @@ impl CostFunction<InternedNode> for Weighed {
     }
 }
 
-/// The result of a saturation: the equal nodes of the program, the number of classes and nodes, and the cost of each
-/// output's cheapest form.
+/// The result of a saturation: which nodes of the program are equal, the numbers of classes and e-nodes, and the cost
+/// of the cheapest form of each output.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     equal: BTreeSet<(usize, usize)>,
@@ -98,7 +98,7 @@ fn outcome(graph: &Graph, egraph: &EGraph, class: &[Option<Id>]) -> Outcome {
         (size.find_best_cost(id), depth.find_best_cost(id), weighed.find_best_cost(id))
     });
     // The engine refuses an e-node that has its own class as an operand, if this is known when the e-node is added. A
-    // later union of classes can still produce one, so they are not counted.
+    // later union of classes can still make such e-nodes, so they are not counted.
     let from_itself = |class: Id, node: &InternedNode| node.children.iter().any(|child| egraph.find(*child) == class);
     let nodes = egraph.classes().map(|c| c.nodes.iter().filter(|node| !from_itself(c.id, node)).count()).sum();
     Outcome { equal, classes: egraph.number_of_classes(), nodes, costs: costs.collect() }

@@ -1,4 +1,4 @@
-//! Tests outlining: the cuts that are found, and that the calls compute the same values as the graph.
+//! Tests which cuts outlining finds, and that the calls compute the same values as the graph.
 
 mod packs_models;
 
@@ -11,7 +11,7 @@ use eutectic_ir::{
 };
 use packs_models::{Builder, Encoder, ints};
 
-/// Numbers values so that equal numbers mean equal computations.
+/// Numbers values. Equal numbers mean equal computations.
 #[derive(Default)]
 struct Numbering(HashMap<(Op, Attrs, Vec<usize>), usize>);
 
@@ -110,7 +110,7 @@ fn the_cut_is_where_it_is_stored_anyway() {
             graph.nodes().filter(|(_, n)| reads(n)).count()
         };
         assert_eq!(readers(post.calls[1].outputs[0]), 3, "queries, keys and values read it");
-        // The end of the norm after the feed-forward block, not its middle.
+        // The cut is after the norm that follows the feed-forward block, and not in the middle of that norm.
         assert_eq!(graph.node(post.calls[0].outputs[0]).origin.path(), "");
     }
 }
@@ -140,7 +140,7 @@ fn nothing_repeats_nothing_is_cut() {
 
 #[test]
 fn every_encoder_has_its_own_cuts() {
-    // Two stacks of different depth and form follow each other.
+    // Two stacks of different depth and form are in sequence.
     let mut b = Builder { g: Encoder { layers: 3, ..Encoder::SMALL }.build(), e: Encoder::SMALL };
     let mut x = b.g.outputs()[0].1;
     for i in 0..4 {
@@ -206,7 +206,7 @@ fn numbers(name: &str, ty: &Type) -> Tensor {
 
 #[test]
 fn the_calls_compute_what_the_graph_computes() {
-    // Stacks of layers drawn from a few kinds, repeated and not.
+    // The stacks consist of layers of a few kinds. Some stacks repeat a layer, and others do not.
     for seed in 0..40_usize {
         let mut b = Builder { g: Graph::new("stack"), e: Encoder { primitive: seed % 2 > 0, ..Encoder::SMALL } };
         let mut x = b.g.input("x", Type::tensor(DType::F32, &[2, 1 + seed % 3, 6])).unwrap();
@@ -228,7 +228,7 @@ fn the_calls_compute_what_the_graph_computes() {
         let outlined = outline(&b.g);
         check(&b.g, &outlined);
         let direct = run(&b.g, &whole(&b.g));
-        // Values that cross a cut are rounded to f32 here.
+        // Values that cross a cut are rounded to f32, which they are not in the whole graph.
         for (a, b) in run(&b.g, &outlined).iter().zip(&direct) {
             let far = a.to_f64().iter().zip(b.to_f64()).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
             assert!(a.ty() == b.ty() && far < 1e-5, "seed {seed}: off by {far}");

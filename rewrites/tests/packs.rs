@@ -20,7 +20,7 @@ fn the_packs_load() {
     assert!(rules.len() > 100);
 }
 
-/// Embedded packs are not checked when they load, and packs from files are.
+/// Embedded packs are not checked when they are loaded, but packs from files are.
 #[test]
 fn the_packs_work() {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");

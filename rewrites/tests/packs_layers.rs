@@ -1,5 +1,5 @@
-//! Tests encoders that are written as composites and as primitives: both reach the same classes, in linear time and
-//! space.
+//! Tests encoders made of composites and of primitives. Both reach the same classes, and time and space grow linearly
+//! with the layers.
 
 mod packs_models;
 
@@ -20,12 +20,12 @@ fn run(encoder: Encoder) -> Rewritten {
     done
 }
 
-/// A form of a class: its observer, and the op, attributes and operands of one of its nodes.
+/// A form of a class: the class's observer, and the op, attributes and operands of one node.
 type Form<'a> = (Option<Op>, Op, &'a Attrs, Vec<usize>);
 
-/// Returns, for each class of `small`, the class of `large` that computes the same by the same nodes, if there is one.
+/// For each class of `small`, returns the class of `large` that has the same nodes, if there is one.
 fn embed(small: &EClasses, large: &EClasses) -> Vec<Option<usize>> {
-    // An observed value and an unobserved one may have the same nodes. The observer distinguishes them.
+    // An observed value and an unobserved one may have the same nodes, but their observers differ.
     let mut places: HashMap<Form<'_>, usize> = HashMap::new();
     for (at, class) in large.classes.iter().enumerate() {
         for node in &class.nodes {
@@ -60,7 +60,7 @@ fn primitives_reach_everything_that_composites_reach() {
         assert_eq!(image[composite.classes.outputs[0]], Some(primitive.classes.outputs[0]));
         let mut missing = Vec::new();
         for (at, class) in composite.classes.classes.iter().enumerate() {
-            // Composites themselves have no kernels; only their expansions count.
+            // Composites have no kernels, so only the nodes of their expansions count.
             for node in class.nodes.iter().filter(|n| !matches!(n.op.def().class, Class::Composite | Class::Project)) {
                 let operands: Option<Vec<usize>> = node.operands.iter().map(|o| image[*o]).collect();
                 let there = operands.zip(image[at]).is_some_and(|(operands, class)| {

@@ -1,4 +1,5 @@
-//! Measures how the engine's time grows with the layers of a post-norm encoder in primitives, without outlining.
+//! Measures how the engine's time grows with the number of layers of a post-norm encoder made of primitives, without
+//! outlining.
 
 use std::time::{Duration, Instant};
 

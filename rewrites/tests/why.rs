@@ -1,28 +1,30 @@
-//! Tests `why`: it names every cause that keeps a rule from firing, and the part of the rule that requires it.
+//! Tests that `why` names each cause that prevents a rule from firing, and the part of the rule that requires it.
 
 use std::collections::BTreeMap;
 
 use eutectic_ir::{Graph, lang::Source, text};
 use eutectic_rewrites::{Options, RuleSet, Why, why};
 
-/// Returns the result of the only rule on a graph, both given as text.
+/// Returns what `why` says about the only rule, given the rule and the graph as text.
 fn of(rule: &str, graph: &str) -> Why {
     let rule = format!("; a file\n\n;; under test\n(rule test/it {rule})");
     let rules =
         RuleSet::read(&[Source::new("it.rules", rule)]).unwrap_or_else(|e| panic!("{:?}", miette::Report::new(e)));
     let graph: Graph = text::parse(&Source::new("g.graph", format!("(graph \"g\" {graph})")))
-        .map(|graph| graph.bind(&BTreeMap::new()).expect("nothing is open"))
+        .map(|graph| graph.bind(&BTreeMap::new()).expect("the graph has no open extents"))
         .unwrap_or_else(|e| panic!("{:?}", miette::Report::new(e)));
-    let mut all = why(&graph, &rules, &Options::default(), |name| name == "test/it").expect("it is rewritten");
+    let mut all =
+        why(&graph, &rules, &Options::default(), |name| name == "test/it").expect("the graph can be rewritten");
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
 
-/// Returns the nearest miss: the matched and the total ops, the part of the rule, and the value in its place.
+/// Returns the nearest miss: how many ops matched, how many the rule has, the part of the rule that did not match,
+/// and the value there.
 fn nearest(rule: &str, graph: &str) -> (usize, usize, String, String) {
     let found = of(rule, graph);
     assert_eq!(found.statistics.matches, 0);
-    let miss = found.misses.first().expect("a near miss");
+    let miss = found.misses.first().expect("the rule has a near miss");
     assert!(matches!(&*miss.place, "it.rules:4" | "it.rules:5"), "{}", miss.place);
     (miss.matched, miss.ops, miss.part.clone(), miss.reason.clone())
 }

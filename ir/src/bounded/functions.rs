@@ -1,4 +1,4 @@
-//! Applies the functions of the reference to numbers with an error bound.
+//! Implements the functions of [`Scalar`] on numbers with an error bound.
 
 use std::cmp::Ordering;
 
@@ -37,7 +37,7 @@ impl Scalar for Bounded {
         if dtype.unit_roundoff() > unit {
             err += rounding(self.value.abs() + err, dtype.unit_roundoff(), smallest);
         }
-        // A result that is not rounded here was judged when it was computed.
+        // If no rounding was added here, the value was already checked for overflow where it was computed.
         let finite = err == self.err || is_rounded_to_finite(most, dtype.unit_roundoff(), largest);
         let err = if finite { err } else { f64::INFINITY };
         Bounded { value: self.value, err, unit }
@@ -48,9 +48,9 @@ impl Scalar for Bounded {
         let (low, high) = self.ends();
         let propagated = match self.err == 0.0 {
             true => 0.0,
-            // The whole interval is outside of the domain.
+            // The whole interval is outside of the domain, so that every kernel returns NaN.
             false if value.is_nan() && f(low).is_nan() && f(high).is_nan() => 0.0,
-            // The interval contains a pole or the edge of the domain: the difference is infinite or NaN.
+            // If the interval contains a pole or the edge of the domain, the difference is infinite or NaN.
             false => [f(low), f(high)].iter().fold(0.0, |most: f64, end| match (end - value).abs() {
                 difference if difference.is_nan() => f64::INFINITY,
                 difference => most.max(difference),
@@ -126,7 +126,7 @@ impl Scalar for Bounded {
     fn either(self, other: Bounded) -> Bounded {
         let (a, b, unit) = Bounded::meet(self, other);
         let same = a.value == b.value || a.value.is_nan() && b.value.is_nan();
-        // A number is as far from NaN as can be.
+        // The difference between a number and NaN counts as infinite.
         let apart = match (a.value - b.value).abs() {
             _ if same => 0.0,
             apart if apart.is_nan() => f64::INFINITY,

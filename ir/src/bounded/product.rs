@@ -2,13 +2,13 @@
 
 use super::{Bounded, range, rounding};
 
-/// Returns the product of all factors, in whatever order a kernel takes them.
+/// Returns the product of all factors, with a bound that covers every order of multiplication.
 pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
     let mut product = Bounded { value: 1.0, err: 0.0, unit: 0.0 };
-    // The largest and the least that a part of the factors may come to.
+    // Bounds of the magnitude of any partial product.
     let (mut most, mut least, mut count) = (1.0_f64, 1.0_f64, 0.0);
     let mut infinite = false;
-    // Multiplications that this order does without a rounding, and another may not.
+    // The number of multiplications that are exact in this order but may round in another.
     let mut spared = 0.0;
     for x in factors {
         let others = !is_power_of_two(product.value) && !is_power_of_two(x.value);
@@ -23,17 +23,18 @@ pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
         }
     }
     let (smallest, largest) = range(product.unit);
-    // An exact product is exact in every order: no partial product has a longer significand than the product.
+    // An exact product is exact in every order, because no partial product has a longer significand.
     if product.err > 0.0 && product.value.is_finite() {
         let most = product.value.abs() + product.err;
         product = Bounded { err: product.err + rounding(most, product.unit * spared, smallest), ..product }.checked();
     }
-    // NaN stays NaN in any order; nothing that is large or small on the way makes another zero of an exact one.
+    // NaN stays NaN in any order. An exact zero without infinite factors stays zero whether or not partial products
+    // overflow or underflow.
     let settled = product.value.is_nan() || product.value == 0.0 && product.err == 0.0 && !infinite;
     let overflows = most > largest;
     let vanishes = least < smallest;
     match () {
-        // An intermediate ∞, which a zero or an underflow turns into NaN.
+        // A partial product may be ∞, and ∞ times a zero or an underflowed factor is NaN.
         () if overflows && !product.value.is_nan() => Bounded { err: f64::INFINITY, ..product },
         () if settled => product,
         () if infinite && vanishes => Bounded { err: f64::INFINITY, ..product },
@@ -53,7 +54,7 @@ mod tests {
 
     #[test]
     fn every_order_of_factors_is_admitted() {
-        // The first two are multiplied without a rounding, the last two are not.
+        // The product of the first two needs no rounding. The product of the last two is rounded.
         let factors = [2.5_f32, -400.0, 1.0 - f32::EPSILON / 2.0];
         let of = |order: [usize; 3]| product(order.map(|n| Bounded::new(factors[n].into(), 0.0, DType::F32)));
         let orders = [[0, 1, 2], [0, 2, 1], [1, 2, 0]];

@@ -1,40 +1,42 @@
-//! Probabilities of scores with a running error bound.
+//! Softmax probabilities of scores, with a running error bound.
 
 use super::{Bounded, computing, range};
 use crate::{DType, ops::probabilities as by_formula};
 
-/// A larger relative bound than this says little about the value.
+/// The relative bound above which a bound says little about the value.
 const LOOSE: f64 = 1.0 / 64.0;
-/// The maximal magnitude of scores for which masks by large finite numbers work: products of 4,096 terms, of numbers up
-/// to 2⁴⁰.
+/// The maximal magnitude of scores for which masks by large finite numbers work: a sum of 4,096 products of two
+/// numbers up to 2⁴⁰.
 const SCORES: f64 = (1_u128 << 92) as f64;
-/// Roundings of an exponential and of a quotient.
+/// The bound of the roundings in an exponential and a quotient, in unit roundoffs.
 const ROUNDINGS: f64 = 16.0;
 
-/// Returns the largest negative number that absorbs any score: half the distance of its neighbours is `SCORES`.
+/// Returns the largest negative number that absorbs any score: half the distance to the next number is `SCORES`.
 fn least_hiding(unit: f64) -> f64 {
     -2.0 * SCORES / unit
 }
 
-/// Returns whether a number stands for −∞ among scores of a type: adding a score rounds to the number itself, so that a
-/// fully masked row is uniform. The type is the one in which kernels compute, which is `f32` for 16-bit elements.
+/// Returns whether a number stands for −∞ among scores of a type. Such a number plus a score rounds to the number
+/// itself, so that a fully masked row is uniform. Kernels compute in `f32` for 16-bit elements, so `f32` decides for
+/// them.
 ///
-/// As a bias of attention, such a number replaces its score, which is not read: a score of ∞ or NaN under it counts as
-/// the number. Models write masks this way, and hidden values must not affect a row. A sum of score and bias would be ∞
-/// or NaN there. So a rule that turns a sum into attention promises no more than `reassoc`, and `--fp exact` keeps the
-/// sum.
+/// As a bias of attention, such a number replaces its score, which is not read: even a score of ∞ or NaN counts as
+/// the number. Models write masks this way, and hidden values must not affect a row. A plain sum of score and bias
+/// would be ∞ or NaN there. So a rule that turns the sum into attention promises no more than `reassoc`, and `--fp
+/// exact` keeps the sum.
 pub fn hides(number: f64, dtype: DType) -> bool {
     number <= hiding(dtype)
 }
 
-/// Returns the greatest number that [`hides`] scores of a type.
+/// Returns the greatest number that stands for −∞ among scores of a type; see [`hides`].
 pub fn hiding(dtype: DType) -> f64 {
     least_hiding(computing(dtype).unit_roundoff())
 }
 
-/// Returns the probabilities of a row. If scores have large errors, so have the exponentials and their sum, and the
-/// quotient has no useful bound. The form 1 / Σ eˣʲ⁻ˣⁱ still has one if a score is far above the others. A row with a
-/// number that stands for −∞ keeps the first form, because scores close to that number have no bounds.
+/// Returns the probabilities of a row. If scores have large errors, the exponentials and their sum have large errors
+/// too, and their quotient has no useful bound. The form 1 / Σⱼ e^(xⱼ − xᵢ) still has a useful bound if a score is
+/// far above the others. A row with a number that stands for −∞ keeps the quotient, because scores close to that
+/// number have no bounds.
 pub fn probabilities(row: &[Bounded]) -> Vec<Bounded> {
     let formula = by_formula(row);
     let largest = |x: &Bounded| -least_hiding(x.unit);
@@ -48,7 +50,7 @@ pub fn probabilities(row: &[Bounded]) -> Vec<Bounded> {
 }
 
 fn refined(p: Bounded, row: &[Bounded], at: usize, most: f64) -> Bounded {
-    // The error of the score, and the rounding error of its difference to the largest score.
+    // The error of the score, and the rounding error of its difference from the largest score.
     let off = |x: &Bounded| match x.value.is_finite() {
         true => x.err + 2.0 * p.unit * (x.value.abs() + most.abs()),
         false => 0.0,

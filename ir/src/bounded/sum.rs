@@ -3,12 +3,12 @@
 use super::{Bounded, lost_in_product, product_error, range};
 use crate::scalar::ExactSum;
 
-/// The sum of many terms, in whatever order a kernel takes them.
+/// The sum of many terms, with a bound that covers every order of summation.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedSum {
     value: f64,
     err: f64,
-    /// Of the terms that are finite.
+    /// The sum of the magnitudes of the finite terms, errors included.
     magnitude: f64,
     /// The smallest magnitude of a term that is not 0.
     least: f64,
@@ -56,11 +56,11 @@ impl ExactSum<Bounded> for BoundedSum {
     }
 
     fn scale(&mut self, factor: Bounded) {
-        // Each term may get a factor of its own before it is added.
+        // A kernel may multiply each term by the factor before it adds the term.
         let before = Bounded { value: self.value, err: self.err, unit: factor.unit };
         self.err = product_error(before, factor) + lost_in_product(self.value, factor.value);
         self.value *= factor.value;
-        // An infinite factor makes infinities of both signs where parts of a row are combined.
+        // If a kernel combines parts of a row, an infinite factor gives infinities of both signs.
         if !factor.value.is_nan() {
             self.magnitude *= factor.value.abs() + factor.err;
         }
@@ -75,8 +75,8 @@ impl ExactSum<Bounded> for BoundedSum {
 
     fn total(self) -> Bounded {
         let (smallest, largest) = range(self.unit);
-        // Some order adds all terms of one sign first. They may overflow although the total does not, and then meet an
-        // infinity of the other sign.
+        // Some order adds all terms of one sign first. Their sum may overflow although the total does not, and an
+        // infinity of the other sign then gives NaN.
         if !self.value.is_nan() && self.magnitude > largest {
             return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit };
         }
@@ -87,7 +87,7 @@ impl ExactSum<Bounded> for BoundedSum {
             return Bounded::computed(self.value, self.err, self.unit, 1.0);
         }
         let order = roundings * (self.unit + f64::EPSILON / 2.0) * self.magnitude;
-        // A product may be subnormal, and so may be the difference of two terms if the last place of one is subnormal.
+        // A product may be subnormal. The difference of two terms may be too, if the last place of one is subnormal.
         let lost = self.terms + if self.products { self.terms } else { 0.0 };
         let flushed = if self.least * self.unit < smallest { smallest * lost } else { 0.0 };
         Bounded { value: self.value, err: self.err + order * (1.0 + roundings * self.unit) + flushed, unit: self.unit }

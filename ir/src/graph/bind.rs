@@ -8,7 +8,7 @@ use super::{Graph, GraphError, Origin};
 use crate::{Attr, Class, Dim, Symbol, Type, ops::Leaf};
 
 impl Graph {
-    /// Returns the same program with symbols bound to numbers; types are inferred again.
+    /// Returns the program with its symbols bound to numbers. Types are inferred again.
     ///
     /// # Errors
     /// If a shape is invalid for these numbers (a reshape that does not divide), or a symbol is not bound.
@@ -16,7 +16,7 @@ impl Graph {
         self.bind_dims(&values.iter().map(|(name, n)| (name.clone(), Dim::Known(*n))).collect())
     }
 
-    /// Returns the same program with symbols bound to numbers or to extents at run time ([`Dim::between`]); types are
+    /// Returns the program with its symbols bound to numbers or to extents at run time ([`Dim::between`]). Types are
     /// inferred again.
     ///
     /// # Errors
@@ -51,26 +51,26 @@ impl Graph {
         if !open.is_empty() {
             return Err(error(
                 &Origin::default(),
-                format!("unbound dimensions: {}", open.join(", ")),
-                "give each a number",
+                format!("dimensions without a number: {}", open.join(", ")),
+                "bind each of them",
             ));
         }
         if let Some(pair) = bound.extents().windows(2).find(|pair| pair[0].name == pair[1].name) {
             let range =
                 |symbol: &Symbol| symbol.bounds.map_or(String::new(), |(least, most)| format!("{least} to {most}"));
-            let problem = format!("{} is {} and {}", pair[0], range(&pair[0]), range(&pair[1]));
-            return Err(error(&Origin::default(), problem, "an extent at run time has one range"));
+            let problem = format!("the extent {} has the ranges {} and {}", pair[0], range(&pair[0]), range(&pair[1]));
+            return Err(error(&Origin::default(), problem, "give an extent the same range everywhere"));
         }
         for node in &bound.nodes {
             let Type::Tensor(_, shape) = &node.ty else { continue };
             if let Some(dim) = shape.iter().find(|d| d.range().is_some_and(|(least, _)| least < 0)) {
                 let problem = format!("`{}` of type {}: {dim} may be negative", node.op, node.ty);
-                return Err(error(&node.origin, problem, "bind the dimensions in it to more"));
+                return Err(error(&node.origin, problem, "bind its symbols to greater numbers"));
             }
             if let Class::Leaf(Leaf::Param) = node.op.def().class
                 && shape.varies()
             {
-                let problem = format!("a parameter of type {} has another shape in each run", node.ty);
+                let problem = format!("the shape of a parameter of type {} would vary from run to run", node.ty);
                 return Err(error(&node.origin, problem, "bind its dimensions to numbers, or make it an input"));
             }
         }

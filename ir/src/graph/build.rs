@@ -1,14 +1,15 @@
-//! Builder methods for the common ops, so that models read as formulas; each is [`Graph::apply`] with the op's name.
+//! Builder methods for the common ops, so that models read as formulas. Each method calls [`Graph::apply`] with the
+//! op's name.
 
 use super::{Graph, GraphError, NodeId};
 use crate::{Attr, DType, Shape};
 
-/// Methods named after ops: operands, then attributes with their types.
+/// Defines a method for each op. Its arguments are the operands, then the attributes with their types.
 macro_rules! builders {
     ($($op:literal $method:ident($($operand:ident),* $(; $($attr:ident: $ty:ty),*)?);)*) => {
         impl Graph {
             $(
-                #[doc = concat!("The op `", $op, "`.\n\n# Errors\nAs [`Graph::apply`].")]
+                #[doc = concat!("Adds the op `", $op, "`.\n\n# Errors\nIf operands or attributes do not fit the op's signature.")]
                 pub fn $method(&mut self, $($operand: NodeId,)* $($($attr: $ty),*)?) -> Result<NodeId, GraphError> {
                     self.apply($op, &[$($operand),*], &[$($((stringify!($attr), Attr::from($attr))),*)?])
                 }

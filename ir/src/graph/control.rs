@@ -1,19 +1,21 @@
-//! Control flow that is inlined while a graph is built: a branch is a selection between two bodies, and a loop repeats
-//! its body.
+//! Control flow that is inlined while a graph is built: a branch becomes a selection between two bodies, and a loop
+//! becomes copies of its body.
 //!
-//! A body is a graph of its own. Its inputs are its arguments in order, and its outputs its results. Bodies may hold
-//! branches and loops, which were inlined when they were built. A parameter of a body is the surrounding graph's
-//! parameter of that name, if there is one. Rules remove branches and steps that a constant condition rules out
+//! A body is a separate graph. Its inputs are its arguments in order, and its outputs are its results. Branches and
+//! loops within a body were inlined when the body was built. A parameter of a body is the surrounding graph's
+//! parameter of the same name, if there is one. Rules remove branches and steps that a constant condition excludes
 //! (`simplify/where-…`).
 
 use super::{Graph, GraphError, NodeId};
 use crate::{Attr, Class, DType, Op, Type, ops::Leaf};
 
 impl Graph {
-    /// Adds the nodes of a body, given a value for each of its inputs in order. Returns its outputs.
+    /// Adds the nodes of a body. `given` has a value for each input of the body, in order. Returns the body's
+    /// outputs.
     ///
     /// # Errors
-    /// If the number or a type of the given values differs, or a parameter's type differs from that of the same name.
+    /// If a given value's type or their number differs from the inputs, or a parameter has another type than the
+    /// graph's parameter of the same name.
     pub fn inline(&mut self, body: &Graph, given: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
         self.known(&body.name, given)?;
         self.room(&body.name, body.len())?;
@@ -22,18 +24,23 @@ impl Graph {
             return Err(self.refuse(
                 body,
                 problem,
-                "states are of whole programs; give the body the state's value, and update it outside",
+                "only a whole program has states; pass the state's value to the body, and update the state outside",
             ));
         }
         let wanted: Vec<(&str, NodeId)> = body.named("input").collect();
         if wanted.len() != given.len() {
             let names: Vec<_> = wanted.iter().map(|(name, _)| *name).collect();
-            let problem = format!("it has {} inputs ({}), {} given", names.len(), names.join(", "), given.len());
+            let problem =
+                format!("it has {} inputs ({}), but {} values are given", names.len(), names.join(", "), given.len());
             return Err(self.refuse(body, problem, "give a value for each input, in their order"));
         }
         for ((name, id), value) in wanted.iter().zip(given) {
             if body.ty(*id) != self.ty(*value) {
-                let problem = format!("its input {name} is {}, {} given", body.ty(*id), self.ty(*value));
+                let problem = format!(
+                    "its input {name} has type {}, but the given value has type {}",
+                    body.ty(*id),
+                    self.ty(*value)
+                );
                 return Err(self.refuse(body, problem, "the types must be equal; `expand` or `cast` first"));
             }
         }
@@ -41,7 +48,7 @@ impl Graph {
         let mut new: Vec<NodeId> = Vec::with_capacity(body.len());
         for (_, node) in body.nodes() {
             let id = match (node.op.def().class, node.attrs.first().and_then(Attr::word)) {
-                (Class::Leaf(Leaf::Input), _) => *given.next().expect("their numbers were compared"),
+                (Class::Leaf(Leaf::Input), _) => *given.next().expect("there is a value for each input"),
                 (Class::Leaf(Leaf::Param), Some(name)) => self.parameter(name, &node.ty)?,
                 _ => {
                     let operands: Vec<NodeId> = node.operands.iter().map(|o| new[o.0 as usize]).collect();
@@ -53,25 +60,29 @@ impl Graph {
         Ok(body.outputs().iter().map(|(_, id)| new[id.0 as usize]).collect())
     }
 
-    /// Returns the parameter of that name: the one that is there, or a new one.
+    /// Returns the parameter of this name: the existing one, or a new one.
     ///
     /// # Errors
-    /// When the name is taken by an input, or by a parameter of another type.
+    /// If the name belongs to an input or a state, or to a parameter of another type.
     pub fn parameter(&mut self, name: &str, ty: &Type) -> Result<NodeId, GraphError> {
         let known = self.named("param").find(|(n, _)| *n == name).map(|(_, id)| id);
         match known {
             Some(id) if self.ty(id) == ty => Ok(id),
             Some(id) => {
-                let problem = format!("the parameter {name} is {} elsewhere, here it is {ty}", self.ty(id));
-                Err(self.refuse_at("param", problem, "parameters of one name are one parameter; rename one of them"))
+                let problem = format!("the parameter {name} has type {} elsewhere and {ty} here", self.ty(id));
+                Err(self.refuse_at(
+                    "param",
+                    problem,
+                    "parameters of the same name are one parameter; rename one of them",
+                ))
             }
             None => self.param(name, ty.clone()),
         }
     }
 
-    /// Returns the outputs of `then` where the predicate holds, and otherwise those of `otherwise`; both are computed.
-    /// Both bodies get the arguments `given`. The predicate is one truth value, or a number, which holds if it is not
-    /// 0.
+    /// Returns the outputs of `then` where the predicate holds, and otherwise those of `otherwise`. Both bodies are
+    /// computed, with the arguments `given`. The predicate is one truth value, or one number, which holds if it is
+    /// not 0.
     ///
     /// # Errors
     /// If the predicate has more than one element, a body does not accept the arguments, or the bodies' results differ
@@ -88,13 +99,13 @@ impl Graph {
         let b = self.inline(otherwise, given)?;
         if a.len() != b.len() {
             let problem = format!("`{}` has {} results, `{}` has {}", then.name, a.len(), otherwise.name, b.len());
-            return Err(self.refuse_at("if", problem, "both branches give the same results"));
+            return Err(self.refuse_at("if", problem, "both branches must return the same number of values"));
         }
         let pairs = a.into_iter().zip(b).enumerate();
         let results = pairs.map(|(at, (a, b))| {
             if self.ty(a) != self.ty(b) {
                 let types = format!("{} in `{}`, {} in `{}`", self.ty(a), then.name, self.ty(b), otherwise.name);
-                let help = "both branches give the same types; `cast` or `expand` in one of them";
+                let help = "both branches must return the same types; `cast` or `expand` in one of them";
                 return Err(self.refuse_at("if", format!("result {at} is {types}"), help));
             }
             self.select(predicate, a, b)
@@ -102,10 +113,11 @@ impl Graph {
         results.collect()
     }
 
-    /// Returns the carried values after `body` ran while `condition` held, at most `most` times. Both get the carried
-    /// values followed by `captured`, which stay constant; the body returns new carried values. All `most` steps are
-    /// computed. In steps after the last one, values stay unchanged, and the body gets the initial values, for which it
-    /// is known to work.
+    /// Returns the carried values after `body` ran while `condition` held, at most `most` times. Both bodies get the
+    /// carried values followed by `captured`, which stay constant. `body` returns new carried values.
+    ///
+    /// All `most` steps are computed. After the condition first fails, the carried values stay unchanged. The body
+    /// then gets the initial values, because it may fail (divide by zero) on the final ones.
     ///
     /// # Errors
     /// If there is no carried value, the condition is not one truth value or number, a body does not accept its
@@ -119,7 +131,11 @@ impl Graph {
         most: usize,
     ) -> Result<Vec<NodeId>, GraphError> {
         if start.is_empty() {
-            return Err(self.refuse_at("while", "nothing is carried".into(), "give the loop a value to start with"));
+            return Err(self.refuse_at(
+                "while",
+                "the loop carries no value".into(),
+                "give the loop a value to start with",
+            ));
         }
         self.known("while", start)?;
         self.room("while", most.saturating_mul(body.len().saturating_add(condition.len())))?;
@@ -129,7 +145,7 @@ impl Graph {
             let given = [carried.as_slice(), captured].concat();
             let [holds] = self.inline(condition, &given)?[..] else {
                 let problem = format!("`{}` has {} results", condition.name, condition.outputs().len());
-                return Err(self.refuse_at("while", problem, "a condition has one result"));
+                return Err(self.refuse_at("while", problem, "return one truth value from the condition"));
             };
             let holds = self.truth(holds, "the condition of a loop")?;
             let (now, inputs) = match active {
@@ -151,21 +167,22 @@ impl Graph {
         Ok(carried)
     }
 
-    /// Checks that a step returns the carried values' number and types.
+    /// Checks that a step returns as many values as are carried, with their types.
     fn carries(&self, body: &Graph, next: &[NodeId], carried: &[NodeId]) -> Result<(), GraphError> {
         if next.len() != carried.len() {
-            let problem = format!("`{}` has {} results, {} values are carried", body.name, next.len(), carried.len());
+            let problem =
+                format!("`{}` has {} results, but {} values are carried", body.name, next.len(), carried.len());
             return Err(self.refuse_at("while", problem, "make the body return one value for each carried value"));
         }
         let differs = next.iter().zip(carried).position(|(a, b)| self.ty(*a) != self.ty(*b));
         differs.map_or(Ok(()), |at| {
             let (is, was) = (self.ty(next[at]), self.ty(carried[at]));
-            let problem = format!("result {at} of `{}` is {is}, carried is {was}", body.name);
-            Err(self.refuse_at("while", problem, "a carried value keeps its type"))
+            let problem = format!("result {at} of `{}` has type {is}, but the carried value has type {was}", body.name);
+            Err(self.refuse_at("while", problem, "the body must keep the type of each carried value"))
         })
     }
 
-    /// Returns one truth value, from one of any type.
+    /// Returns a value of one element as a truth value of rank 0. A number is true if it is not 0.
     fn truth(&mut self, value: NodeId, what: &str) -> Result<NodeId, GraphError> {
         self.known("if", &[value])?;
         let ty = self.ty(value).clone();
@@ -185,7 +202,7 @@ impl Graph {
         self.ne(flat, zero)
     }
 
-    /// Returns a node of another graph here.
+    /// Adds a node of another graph to this one.
     fn again(&mut self, op: Op, attrs: &[Attr], operands: &[NodeId]) -> Result<NodeId, GraphError> {
         let named: Vec<(&str, Attr)> = op.def().attrs.iter().map(|a| a.name).zip(attrs.iter().cloned()).collect();
         self.apply(op, operands, &named)

@@ -6,10 +6,11 @@ use super::{Graph, GraphError, Node, NodeId};
 use crate::{Attr, Class, Origin, ops::Leaf};
 
 impl Graph {
-    /// Returns the graph with each declared op replaced by the ops of its definition. The bodies of loops keep theirs.
+    /// Returns the graph with each declared op replaced by the ops of its definition. Declared ops in the bodies of
+    /// loops stay.
     ///
     /// # Errors
-    /// When the graph becomes too large.
+    /// If the graph becomes too large.
     pub fn expanded(&self) -> Result<Cow<'_, Graph>, GraphError> {
         if self.nodes().all(|(_, node)| node.op.definition().is_none()) {
             return Ok(Cow::Borrowed(self));
@@ -29,7 +30,7 @@ impl Graph {
         Ok(Cow::Owned(expanded))
     }
 
-    /// Adds a node of another graph; of a declared op, the nodes of its definition.
+    /// Adds a node of another graph. A declared op is added as the nodes of its definition.
     fn copied(&mut self, node: &Node, operands: &[NodeId], origin: &Origin) -> Result<NodeId, GraphError> {
         let Some(definition) = node.op.definition() else {
             let attrs: Vec<(&str, Attr)> =

@@ -1,27 +1,27 @@
-//! Leaves and results of graphs: inputs, parameters, states and constants; outputs, and updates of states.
+//! Leaves and results of graphs: inputs, parameters, states and constants, outputs and updates of states.
 
 use super::{Graph, GraphError, NodeId};
 use crate::{Attr, Tensor, Type, lang::sexp::is_unseen};
 
 impl Graph {
-    /// Returns a tensor that is given at each run.
+    /// Adds an input, a tensor that is given at each run.
     ///
     /// # Errors
-    /// When the name is taken.
+    /// If the name is taken.
     pub fn input(&mut self, name: &str, ty: Type) -> Result<NodeId, GraphError> {
         self.apply("input", &[], &[("name", name.into()), ("type", Attr::Type(ty))])
     }
 
-    /// Returns a tensor that is given when the program is loaded.
+    /// Adds a parameter, a tensor that is given when the program is loaded.
     ///
     /// # Errors
-    /// When the name is taken.
+    /// If the name is taken.
     pub fn param(&mut self, name: &str, ty: Type) -> Result<NodeId, GraphError> {
         self.apply("param", &[], &[("name", name.into()), ("type", Attr::Type(ty))])
     }
 
-    /// Returns a tensor that is kept from run to run. It starts with zeros, and [`Graph::update`] sets its later
-    /// values.
+    /// Adds a state, a tensor that is kept from run to run. It starts with zeros, and [`Graph::update`] sets its
+    /// later values.
     ///
     /// # Errors
     /// If the name is taken.
@@ -29,18 +29,18 @@ impl Graph {
         self.apply("state", &[], &[("name", name.into()), ("type", Attr::Type(ty))])
     }
 
-    /// Returns a constant.
+    /// Adds a constant.
     ///
     /// # Errors
-    /// Never, as things are; the builder's methods all return a result.
+    /// Never. The result only makes the method like the other builder methods.
     pub fn constant(&mut self, value: Tensor) -> Result<NodeId, GraphError> {
         self.apply("const", &[], &[("value", Attr::Tensor(value))])
     }
 
-    /// Returns a constant of rank 0 with the element type of `like`.
+    /// Adds a constant of rank 0 with the element type of `like`.
     ///
     /// # Errors
-    /// When `like` is a tuple.
+    /// If `like` is a tuple.
     pub fn scalar(&mut self, value: f64, like: NodeId) -> Result<NodeId, GraphError> {
         self.known("const", &[like])?;
         let dtype = self.ty(like).dtype().ok_or_else(|| GraphError {
@@ -53,10 +53,10 @@ impl Graph {
         self.constant(Tensor::from_f64(dtype, &[], [value]))
     }
 
-    /// Makes a value a result of the program.
+    /// Makes a value an output of the program.
     ///
     /// # Errors
-    /// When the name is taken, or the value is a tuple.
+    /// If the name is taken, or the value is a tuple.
     pub fn output(&mut self, name: &str, value: NodeId) -> Result<(), GraphError> {
         self.known("output", &[value])?;
         let error = |problem: &str, help: &str| GraphError {
@@ -73,7 +73,7 @@ impl Graph {
             return Err(error("there is an output of that name already", "give it another name"));
         }
         if self.ty(value).as_tensor().is_none() {
-            return Err(error("a tuple is no output", "take one result out of it with `get`"));
+            return Err(error("an output cannot be a tuple", "take one result out of it with `get`"));
         }
         self.outputs.push((name.to_string(), value));
         Ok(())
@@ -95,8 +95,11 @@ impl Graph {
         };
         let Some((_, leaf)) = self.named("state").find(|(name, _)| *name == state) else {
             let names: Vec<_> = self.named("state").map(|(name, _)| name).collect();
-            let known =
-                if names.is_empty() { "the graph has none".into() } else { format!("there is {}", names.join(", ")) };
+            let known = if names.is_empty() {
+                "the graph has none".into()
+            } else {
+                format!("its states are {}", names.join(", "))
+            };
             return Err(error(format!("there is no state of that name; {known}"), "make it with `state`"));
         };
         if self.ty(leaf) != self.ty(value) {
@@ -106,7 +109,7 @@ impl Graph {
             ));
         }
         if self.updates.iter().any(|(taken, _)| taken == state) {
-            return Err(error("it is updated already".into(), "a state becomes one value at the end of a run"));
+            return Err(error("it is updated already".into(), "update each state once"));
         }
         self.updates.push((state.to_string(), value));
         Ok(())
@@ -126,13 +129,13 @@ mod tests {
         let x = graph.input("x", ty).unwrap();
         let wrong = graph.slice(x, 0, 0, 1).unwrap();
         let error = |graph: &mut Graph, name, value| graph.update(name, value).unwrap_err().to_string();
-        assert!(error(&mut graph, "total", x).contains("no state of that name; there is sum"));
+        assert!(error(&mut graph, "total", x).contains("no state of that name; its states are sum"));
         assert!(error(&mut graph, "sum", wrong).contains("the state is f32[2]"));
         let next = graph.add(sum, x).unwrap();
         graph.update("sum", next).unwrap();
         assert!(error(&mut graph, "sum", x).contains("updated already"));
         assert!(graph.verify().is_ok());
-        // The new value of a state is needed, even without outputs.
+        // The new value of a state counts as a result, even if the graph has no outputs.
         let new = graph.prune();
         assert_eq!((graph.len(), new[wrong.0 as usize], graph.updates()), (3, None, &[("sum".into(), NodeId(2))][..]));
     }

@@ -2,7 +2,7 @@
 
 use crate::Op;
 
-/// The op that is to be applied: a built-in one by its name, or any by itself, since the table does not hold the names of declared ops.
+/// The op to apply: a built-in op by its name, or any op by its [`Op`]. The op table lacks the names of declared ops.
 #[derive(Clone, Copy, Debug)]
 pub enum OpName<'n> {
     /// A built-in op, by its name.

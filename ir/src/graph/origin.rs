@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 pub struct Origin(Arc<str>);
 
 impl Origin {
-    /// Returns the part at `path`, dots between its levels.
+    /// Returns the model part at `path`, with dots between its levels.
     pub fn new(path: impl Into<Arc<str>>) -> Origin {
         Origin(path.into())
     }

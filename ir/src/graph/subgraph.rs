@@ -14,7 +14,7 @@ use crate::Op;
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubGraph(Arc<Graph>);
 
-// Attributes are compared by their bits.
+// The constants in a graph compare by their bits, so that equality is total even with NaNs.
 impl Eq for SubGraph {}
 
 impl From<Graph> for SubGraph {

@@ -1,31 +1,36 @@
-//! Forms that importers meet and that are other ops with views around them: general products, and masks of every rank.
+//! Forms of importers that become other ops with views around them: general products, and masks of every rank.
 
 use super::{Graph, GraphError, NodeId};
 use crate::{Dim, Shape, lang::relation::broadcast};
 
-/// The axes of a general product, of the left and the right operand. They are paired by position.
+/// The axes of a general product. In each pair, the first list has axes of the left operand and the second axes of
+/// the right. They correspond by position.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DotAxes<'a> {
-    /// Summed over.
+    /// Axes that are summed over.
     pub contract: (&'a [i64], &'a [i64]),
-    /// In common.
+    /// Batch axes, which both operands and the result have.
     pub batch: (&'a [i64], &'a [i64]),
 }
 
 impl Graph {
-    /// Returns the general product (XLA's `dot_general`): sums over the contracted axes; the result has the batch axes,
-    /// then the other axes of the left operand, then those of the right. Views around one `matmul`; those that change
-    /// nothing are left out.
+    /// Returns the general product (XLA's `dot_general`), which sums over the contracted axes. The result has the
+    /// batch axes, then the remaining axes of the left operand, then those of the right. It consists of views around
+    /// one `matmul`. Views that change nothing are left out.
     ///
     /// # Errors
-    /// When an axis is out of range or named twice, or paired axes differ in number or extent.
+    /// If an axis is out of range or named twice, or corresponding axes differ in number or extent.
     pub fn dot_general(&mut self, lhs: NodeId, rhs: NodeId, axes: DotAxes<'_>) -> Result<NodeId, GraphError> {
         let left = self.side(lhs, axes.batch.0, axes.contract.0, "left")?;
         let right = self.side(rhs, axes.batch.1, axes.contract.1, "right")?;
         for (what, l, r) in [("batch", &left.batch, &right.batch), ("contracted", &left.contract, &right.contract)] {
             if l != r {
                 let problem = format!("the {what} axes have extents {l} on the left and {r} on the right");
-                return Err(self.refuse_at("dot-general", problem, "axes are paired by their places"));
+                return Err(self.refuse_at(
+                    "dot-general",
+                    problem,
+                    "axes correspond by position; list equal extents at equal positions",
+                ));
             }
         }
         let a = self.arranged(lhs, &[&left.batch_axes, &left.outer_axes, &left.contract_axes])?;
@@ -38,41 +43,45 @@ impl Graph {
         self.shaped(product, result)
     }
 
-    /// Returns a mask in the form that expands to scores [batch.. heads queries keys]: with the batch axes first and
-    /// axes of extent 1 for those that it lacks. It may lack heads, or heads and queries, or have the form already (as
-    /// NumPy broadcasts).
+    /// Returns a mask in the form that expands to scores [batch.. heads queries keys]: with the batch axes first, and
+    /// with axes of extent 1 for the missing ones. The mask may lack the heads, or heads and queries. It may also
+    /// broadcast to the scores already by NumPy's rules.
     ///
     /// # Errors
-    /// When it fits neither way, or both ways with different meanings.
+    /// If the mask fits neither way, or fits both ways with different meanings.
     pub fn mask_of_scores(&mut self, mask: NodeId, batch: &Shape, scores: [Dim; 3]) -> Result<NodeId, GraphError> {
         let whole: Shape = batch.iter().chain(&scores).cloned().collect();
         self.known("mask", &[mask])?;
         let Some(shape) = self.shape(mask).cloned() else {
-            return Err(self.refuse_at("mask", "a tuple is no mask".into(), "take one result out of it with `get`"));
+            return Err(self.refuse_at(
+                "mask",
+                "a mask cannot be a tuple".into(),
+                "take one result out of it with `get`",
+            ));
         };
         let fits = |form: &Shape| broadcast(form, &whole).as_ref() == Ok(&whole);
         let missing = whole.rank().saturating_sub(shape.rank());
         let outer = batch.rank().min(shape.rank());
         let ones = std::iter::repeat_n(Dim::Known(1), missing);
         let spread: Shape = shape[..outer].iter().cloned().chain(ones).chain(shape[outer..].iter().cloned()).collect();
-        // Batch axes of extent 1 say the same in both readings.
+        // Batch axes of extent 1 mean the same in both readings.
         let same = missing == 0 || shape[..outer].iter().all(|d| *d == Dim::Known(1));
         match (fits(&spread) && shape.rank() > batch.rank(), fits(&shape)) {
             (true, true) if !same => {
-                let problem = format!("a mask {shape} of scores {whole} can be read as {spread} and as it stands");
+                let problem = format!("a mask {shape} of scores {whole} can be read as {spread} and as {shape}");
                 Err(self.refuse_at("mask", problem, "reshape it to as many axes as the scores have"))
             }
             (true, _) => self.shaped(mask, spread),
             (false, true) => Ok(mask),
             (false, false) => {
                 let problem = format!("a mask {shape} does not expand to scores {whole}");
-                let help = "it is [batch.. keys], [batch.. queries keys] or [batch.. heads queries keys]";
+                let help = "give it the form [batch.. keys], [batch.. queries keys] or [batch.. heads queries keys]";
                 Err(self.refuse_at("mask", problem, help))
             }
         }
     }
 
-    /// Returns an operand's axes by their parts.
+    /// Returns the axes of an operand, divided into batch, contracted and remaining ones.
     fn side(&self, id: NodeId, batch: &[i64], contract: &[i64], name: &str) -> Result<ProductSide, GraphError> {
         self.known("dot-general", &[id])?;
         let Some(shape) = self.shape(id) else {
@@ -87,7 +96,7 @@ impl Graph {
         };
         let mut places = |axes: &[i64]| axes.iter().map(&mut place).collect::<Result<Vec<usize>, _>>();
         let both = places(batch).and_then(|batch| Ok((batch, places(contract)?)));
-        let help = "each axis is batch, contracted, or neither";
+        let help = "name each axis once, as batch or contracted, or leave it out";
         let (batch_axes, contract_axes) = both.map_err(|problem| self.refuse_at("dot-general", problem, help))?;
         let outer_axes: Vec<usize> = (0..shape.rank()).filter(|at| !taken[*at]).collect();
         let pick = |axes: &[usize]| axes.iter().map(|at| shape[*at].clone()).collect::<Shape>();
@@ -95,7 +104,7 @@ impl Graph {
         Ok(ProductSide { batch_axes, outer_axes, contract_axes, batch, outer, contract })
     }
 
-    /// Returns the axes in this order.
+    /// Returns the value with its axes in the order of `parts`, without a transpose if they have it.
     fn arranged(&mut self, id: NodeId, parts: &[&Vec<usize>; 3]) -> Result<NodeId, GraphError> {
         let order: Vec<i64> = parts.iter().flat_map(|part| part.iter().map(|at| *at as i64)).collect();
         match order.iter().copied().eq(0..order.len() as i64) {
@@ -104,7 +113,7 @@ impl Graph {
         }
     }
 
-    /// In this shape.
+    /// Returns the value in this shape, without a reshape if it has the shape.
     fn shaped(&mut self, id: NodeId, shape: Shape) -> Result<NodeId, GraphError> {
         match self.shape(id) == Some(&shape) {
             true => Ok(id),

@@ -1,4 +1,4 @@
-//! Checks a graph from scratch, as if it had not been built by the checking builder.
+//! Checks a finished graph independently of the builder's checks.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use super::{Graph, GraphError, Node, NodeId, listed};
 use crate::{Attr, Class, ops::Leaf};
 
 impl Graph {
-    /// Checks every invariant of a graph: operands come before users, attributes are complete and normalised, types
-    /// agree with the signatures, names are unique and can be written, and outputs are tensors.
+    /// Checks every invariant of a graph. Operands come before users, attributes are complete and normalised, and
+    /// types agree with the signatures. Names are unique and printable, and outputs are tensors.
     ///
     /// # Errors
-    /// Every problem, in the order of the nodes.
+    /// All problems, in the order of the nodes.
     pub fn verify(&self) -> Result<(), Vec<GraphError>> {
         let mut problems = Vec::new();
         let mut names = BTreeSet::new();
@@ -22,14 +22,21 @@ impl Graph {
                 (node.op.def().class, node.attrs.first())
                 && !names.insert(name.clone())
             {
-                problems.push(problem(node, format!("the name {name} is taken"), "give each leaf its own"));
+                problems.push(problem(
+                    node,
+                    format!("the name {name} is taken"),
+                    "give each input, parameter and state its own name",
+                ));
             }
         }
         problems.extend(self.verify_outputs());
         for symbol in self.symbols() {
             let word = !symbol.is_empty() && symbol.parse::<i64>().is_err();
             if !word || symbol.contains(|c: char| c.is_whitespace() || "()[]{}\";".contains(c)) {
-                problems.push(general(format!("dimension {symbol:?} cannot be written"), "use a word, such as B"));
+                problems.push(general(
+                    format!("text cannot name the dimension {symbol:?} because it is not a word"),
+                    "use a word, such as B",
+                ));
             }
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
@@ -64,7 +71,10 @@ impl Graph {
                 problems.push(general(format!("two outputs are named {name}"), "give each its own name"));
             }
             if self.nodes.get(id.0 as usize).is_none_or(|n| n.ty.as_tensor().is_none()) {
-                problems.push(general(format!("output {name} is not a tensor of this graph"), ""));
+                problems.push(general(
+                    format!("output {name} is not a tensor of this graph"),
+                    "make a tensor of the graph the output",
+                ));
             }
         }
         let mut updated = BTreeSet::new();
@@ -72,7 +82,7 @@ impl Graph {
             let state = self.named("state").find(|(state, _)| state == name).map(|(_, state)| self.ty(state));
             if state.is_none() || state != self.nodes.get(id.0 as usize).map(|n| &n.ty) || !updated.insert(name) {
                 let help = "a state is updated once, by a value of its type";
-                problems.push(general(format!("the update of {name} is none of a state"), help));
+                problems.push(general(format!("the update of {name} does not fit a state"), help));
             }
         }
         problems

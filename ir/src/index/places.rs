@@ -1,4 +1,4 @@
-//! Row-major places of elements in dense tensors: strides, offsets of coordinates, and shapes with equal places.
+//! Row-major offsets of elements in dense tensors: strides, offsets of coordinates, and shapes with equal offsets.
 
 use super::Index;
 use crate::{Dim, Shape};
@@ -31,11 +31,12 @@ pub fn unflatten(offset: &Index, dims: &[usize], domain: &[usize]) -> Vec<Index>
         .collect()
 }
 
-/// Returns whether each element has the same row-major position in two shapes, for all lengths of extents at run time,
-/// when both are laid out at the bounds. Reading one shape as the other then moves nothing.
+/// Returns whether each element has the same row-major position in two shapes, for all lengths of extents at run
+/// time. The buffers of both shapes have the strides of the greatest lengths. If the positions are equal, a reshape
+/// moves no element.
 ///
-/// Both are divided into the shortest stretches of axes with the same number of elements. In each stretch, only the
-/// outermost axis may vary, because it does not affect the offsets within it; or both shapes have the same single axis.
+/// Both shapes are divided into the shortest stretches of axes with equal numbers of elements. In each stretch, only
+/// the outermost axis may vary, because its length does not affect the strides within the stretch.
 pub fn same_places(a: &Shape, b: &Shape) -> bool {
     if !a.varies() && !b.varies() {
         return true;
@@ -76,7 +77,7 @@ mod tests {
         assert!(same_places(&shape(&[&s, &two]), &shape(&[&twice])));
         assert!(!same_places(&shape(&[&two, &s]), &shape(&[&twice])));
         assert!(!same_places(&shape(&[&two, &s]), &shape(&[&s, &two])));
-        // Axes split and merged on both sides of one that varies.
+        // Axes are split and merged on both sides of an axis that varies.
         let merged = shape(&[&six, &s, &six]);
         assert!(same_places(&shape(&[&two, &Dim::Known(3), &s, &Dim::Known(1), &two, &Dim::Known(3)]), &merged));
         assert!(!same_places(&merged, &shape(&[&two, &s, &Dim::Known(18)])));

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Atom, Index};
 
 impl Index {
-    /// Returns the map for people, with names for the values that it mentions.
+    /// Returns the map in readable form. `value` gives the names of the integers that are read from tensors.
     pub fn text(&self, value: &dyn Fn(usize) -> String) -> String {
         let mut parts: Vec<String> = self
             .terms

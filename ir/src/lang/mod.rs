@@ -1,12 +1,12 @@
-//! The little language that op signatures, rewrite rules and the text form of graphs share.
+//! The language that op signatures, rewrite rules and the text form of graphs share.
 //!
 //! - [`sexp`]: the reader and located errors;
 //! - [`typing`]: type patterns such as `F[B.. (* 2 H)]`, unification and instantiation;
-//! - [`relation`]: the relations that a type pattern alone cannot state (`broadcast`, `permute`, …);
+//! - [`typing`]: type patterns such as `F[B.. (* 2 H)]`, their unification and instantiation;
 //! - [`mod@sample`]: choosing types and attributes that fit, for tests.
-//!
-//! Spelling decides what a name is: `F`, `B..`, `H` (upper case) are element-type, dimension-sequence and
-//! dimension variables; `?x` is a tensor; lower-case words are ops, attributes and literals.
+//! - [`mod@sample`]: the choice of types and attributes that fit a signature, for tests.
+//! The spelling of a name decides what it is. `F`, `B..` and `H` (upper case) are variables of element types,
+//! dimension sequences and dimensions. `?x` is a tensor. Lower-case words are ops, attributes and literals.
 
 pub mod relation;
 mod relations;

@@ -1,7 +1,7 @@
 //! Relations between shapes and attributes that type patterns alone cannot state.
 //!
-//! Each relation can `solve` its arguments (check them, or compute unbound ones) and `sample` them (choose free ones).
-//! Every condition of a rule can therefore be tested on generated cases.
+//! Each relation can `solve` its arguments: it checks them, or computes unbound ones from bound ones. It can also
+//! `sample` them: it chooses values for unbound ones. So every condition of a rule can be tested on generated cases.
 
 use super::{
     relations::FAMILIES,
@@ -15,24 +15,25 @@ use crate::{Attr, Dim, Shape};
 
 pub use super::relations::broadcast;
 
-/// A relation of the language.
+/// A relation of the rule language.
 pub struct Relation {
     /// Its name.
     pub name: &'static str,
-    /// One sentence.
+    /// One sentence that says when the relation holds.
     pub doc: &'static str,
-    /// The parameters, for messages: `A B C`; also their number.
+    /// The names of the parameters, for messages: `A B C`. Their number is the number of arguments.
     pub parameters: &'static [&'static str],
-    /// Whether an argument may be a number that is no integer.
+    /// Whether an argument may be a number that is not an integer.
     pub numbers: bool,
-    /// Checks the relation, or binds the arguments that follow from it. `Err` says why it does not hold.
+    /// Checks the relation, or binds the arguments that follow from the bound ones. The error is the reason why it
+    /// does not hold.
     pub solve: fn(&[RelationArg], &mut Bindings) -> Result<Status, String>,
-    /// Chooses free arguments until `solve` can compute the rest. `Err` if nothing fits the bound ones.
+    /// Chooses unbound arguments until `solve` can compute the rest. Fails if no choice fits the bound ones.
     pub sample: fn(&[RelationArg], &mut Sampler<'_>) -> Result<(), String>,
 }
 
 impl Relation {
-    /// Returns every relation, family by family.
+    /// Returns every relation, grouped by family.
     pub fn all() -> impl Iterator<Item = &'static Relation> {
         FAMILIES.iter().copied().flatten()
     }
@@ -55,7 +56,7 @@ pub enum RelationArg {
     DType(VarId),
     /// An attribute.
     Attr(VarId),
-    /// A number that is not an integer, among them −∞ and ∞.
+    /// A number that is not an integer, or −∞ or ∞.
     Number(f64),
 }
 
@@ -66,7 +67,7 @@ pub struct RelationCall {
     pub relation: &'static Relation,
     /// Its arguments.
     pub args: Vec<RelationArg>,
-    /// Whether it is to be wrong: `(not (name arg …))`.
+    /// Whether the relation must not hold: `(not (name arg …))`.
     pub negated: bool,
 }
 
@@ -75,7 +76,7 @@ impl RelationCall {
     /// added if they are new.
     ///
     /// # Errors
-    /// If there is no such relation or an argument is malformed.
+    /// If the relation is unknown or an argument is malformed.
     pub fn parse(sexp: &Sexp, scope: &mut Scope, source: &Source) -> Result<RelationCall, LangError> {
         let Some((name, items)) = sexp.call() else {
             return Err(source.error(sexp.span.clone(), "this is not a relation", "write (name argument …)"));
@@ -93,7 +94,7 @@ impl RelationCall {
         if items.len() != relation.parameters.len() {
             return Err(source.error(
                 sexp.span.clone(),
-                format!("`{name}` takes {} arguments, {} given", relation.parameters.len(), items.len()),
+                format!("`{name}` takes {} arguments, but {} are given", relation.parameters.len(), items.len()),
                 format!("write ({name} {})", relation.parameters.join(" ")),
             ));
         }
@@ -119,7 +120,13 @@ impl RelationCall {
                     Some((slot, SlotKind::Attr)) => RelationArg::Attr(slot),
                     None if atom.starts_with(|c: char| c.is_ascii_lowercase()) => {
                         let slot = scope.slot(atom, SlotKind::Attr);
-                        RelationArg::Attr(slot.map_err(|_| source.error(item.span.clone(), "not an attribute", ""))?)
+                        RelationArg::Attr(slot.map_err(|_| {
+                            source.error(
+                                item.span.clone(),
+                                "this name is not an attribute",
+                                "use a name that is not declared otherwise",
+                            )
+                        })?)
                     }
                     _ => RelationArg::Dim(DimPattern::parse(item, scope, source)?),
                 },
@@ -129,10 +136,10 @@ impl RelationCall {
         Ok(RelationCall { relation, args, negated: false })
     }
 
-    /// Checks the relation, or binds the arguments that follow from it.
+    /// Checks the relation, or binds the arguments that follow from the bound ones.
     ///
     /// # Errors
-    /// The reason why it does not hold.
+    /// The reason why the relation does not hold.
     pub fn solve(&self, bindings: &mut Bindings) -> Result<Status, Mismatch> {
         if self.negated {
             return self.refute(bindings);
@@ -146,8 +153,8 @@ impl RelationCall {
         })
     }
 
-    /// Checks that the relation does not hold. That binds nothing. Extents at run time are refused: an answer may
-    /// differ from length to length.
+    /// Checks that the relation does not hold, and binds nothing. It is an error if an argument depends on an extent
+    /// at run time, because the answer may differ from length to length.
     fn refute(&self, bindings: &Bindings) -> Result<Status, Mismatch> {
         let misfit = |why: String| Err(Mismatch::Relation { attrs: Vec::new(), why });
         if self.args.iter().any(|arg| arg.is_open(bindings)) {
@@ -164,15 +171,15 @@ impl RelationCall {
         }
     }
 
-    /// Chooses what is still free, so far that [`RelationCall::solve`] can do the rest.
+    /// Chooses values for unbound arguments until [`RelationCall::solve`] can compute the rest.
     ///
     /// # Errors
-    /// When no choice fits the bindings.
+    /// If no choice fits the bindings.
     pub fn sample(&self, sampler: &mut Sampler<'_>) -> Result<(), String> {
         if !self.negated {
             return (self.relation.sample)(&self.args, sampler);
         }
-        // A relation has few solutions, so that most choices violate it.
+        // Few arguments satisfy a relation, so most random choices violate it.
         self.args.iter().try_for_each(|arg| match arg {
             RelationArg::Dim(pattern) => sampler.choose_dims(pattern),
             _ => Ok(()),
@@ -191,7 +198,7 @@ impl RelationCall {
 }
 
 impl RelationArg {
-    /// Returns whether a variable in it is unbound.
+    /// Returns whether the argument contains an unbound variable.
     fn is_open(&self, bindings: &Bindings) -> bool {
         match self {
             RelationArg::Dim(pattern) => pattern.is_open(bindings),
@@ -204,10 +211,10 @@ impl RelationArg {
         }
     }
 
-    /// Returns whether it has an extent at run time in it.
+    /// Returns whether the argument depends on an extent at run time.
     fn varies(&self, bindings: &Bindings) -> bool {
         let unknown = |dim: Dim| dim.known().is_none();
-        // A remainder of such an extent has no value.
+        // A remainder or a rounded quotient of an extent at run time has no value.
         if let RelationArg::Dim(pattern) = self
             && pattern.value(bindings).is_none()
         {
@@ -232,7 +239,7 @@ impl RelationArg {
         }
     }
 
-    /// Returns the number that it is, once its variables are bound.
+    /// Returns the argument as a number, once its variables are bound.
     pub(super) fn number(&self, bindings: &Bindings) -> Option<f64> {
         match self {
             RelationArg::Number(number) => Some(*number),
@@ -257,7 +264,7 @@ impl RelationArg {
             RelationArg::Attr(slot) => {
                 bindings.bind(*slot, Bound::Attr(Attr::Shape(shape.clone()))).map(|()| Status::Done).map_err(told)
             }
-            _ => Err("a shape is wanted".into()),
+            _ => Err("the argument must be a shape".into()),
         }
     }
 }

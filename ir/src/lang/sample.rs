@@ -1,7 +1,8 @@
-//! Sampling: chooses types and attributes that satisfy patterns and relations, for tests of ops and rules.
+//! Sampling: chooses types and attributes that satisfy patterns and relations, to test ops and rules.
 //!
-//! Bound variables stay. Each relation chooses its own free arguments, and variables without a relation are drawn last.
-//! A choice may turn out not to fit a later relation. [`sample`] then returns an error, and the caller draws again.
+//! Bound variables keep their values. Each relation chooses its own unbound arguments, and variables without a
+//! relation are drawn last. A choice may contradict a later relation. [`sample`] then returns an error, and the
+//! caller draws again.
 
 use super::{
     relation::{RelationArg, RelationCall},
@@ -12,20 +13,20 @@ use super::{
 };
 use crate::{Attr, DType, Dim, Shape};
 
-/// A source of numbers below the one that it is given (which is not 0).
+/// A source of random numbers: it returns a number below its argument, which is not 0.
 pub type Random<'a> = &'a mut dyn FnMut(usize) -> usize;
 
-/// The choices so far.
+/// The state of sampling: the bindings so far, and the source of random numbers.
 pub struct Sampler<'a> {
     scope: &'a Scope,
     /// The patterns to sample.
     patterns: &'a [&'a TypePattern],
-    /// The choices.
+    /// The values that are chosen so far.
     pub bindings: Bindings,
     random: Random<'a>,
 }
 
-/// Binds every variable of the patterns, and all variables that the relations determine.
+/// Chooses values for every variable of the patterns, and solves the relations for the variables that they determine.
 ///
 /// # Errors
 /// If the choices contradict each other; another draw may succeed.
@@ -55,7 +56,10 @@ pub fn sample(
         if before == (open.len(), sampler.bindings.clone()) {
             first.sample(&mut sampler)?;
             if before.1 == sampler.bindings {
-                return Err(format!("`{}` does not say what to choose", first.relation.name));
+                return Err(format!(
+                    "cannot sample `{}` because none of its arguments can be chosen",
+                    first.relation.name
+                ));
             }
         }
     }
@@ -72,12 +76,12 @@ impl Sampler<'_> {
         (self.random)(n.max(1))
     }
 
-    /// Returns one of these.
+    /// Returns a random element of `all`.
     pub fn of<'t, T>(&mut self, all: &'t [T]) -> &'t T {
         &all[self.below(all.len())]
     }
 
-    /// Returns a small extent; 1 and odd numbers are as likely as others.
+    /// Returns a small extent. 1 and odd numbers are as likely as even ones.
     pub fn extent(&mut self) -> Dim {
         Dim::Known(*self.of(&[1, 2, 3, 4, 5, 7]))
     }
@@ -91,24 +95,24 @@ impl Sampler<'_> {
     /// Binds a slot.
     ///
     /// # Errors
-    /// When it is bound to something else.
+    /// If the slot has another value.
     pub fn bind(&mut self, slot: VarId, value: Bound) -> Result<(), String> {
         let scope = self.scope;
         self.bindings.bind(slot, value).map_err(|m| m.describe(scope))
     }
 
-    /// Makes an argument this shape.
+    /// Binds the variables of an argument so that it is this shape.
     ///
     /// # Errors
-    /// When it cannot be.
+    /// If the argument cannot be this shape.
     pub fn set_shape(&mut self, arg: &RelationArg, shape: Shape) -> Result<(), String> {
         arg.set_dims(shape, &mut self.bindings).map(|_| ())
     }
 
-    /// Makes an argument this integer.
+    /// Binds the variables of an argument so that it is this integer.
     ///
     /// # Errors
-    /// When it cannot be.
+    /// If the argument cannot be this integer.
     pub fn set_int(&mut self, arg: &RelationArg, n: i64) -> Result<(), String> {
         match arg {
             RelationArg::Attr(slot) => self.bind(*slot, Bound::Attr(Attr::Int(n))),
@@ -116,31 +120,31 @@ impl Sampler<'_> {
                 let scope = self.scope;
                 p.unify(&Dim::Known(n), &mut self.bindings).map(|_| ()).map_err(|m| m.describe(scope))
             }
-            _ => Err("an integer is wanted".into()),
+            _ => Err("the argument must be an integer".into()),
         }
     }
 
-    /// Makes an argument this attribute.
+    /// Binds an argument to this attribute.
     ///
     /// # Errors
-    /// When it cannot be.
+    /// If the argument cannot be this attribute.
     pub fn set_attr(&mut self, arg: &RelationArg, value: impl Into<Attr>) -> Result<(), String> {
         match arg {
             RelationArg::Attr(slot) => self.bind(*slot, Bound::Attr(value.into())),
-            _ => Err("an attribute is wanted".into()),
+            _ => Err("the argument must be an attribute".into()),
         }
     }
 
-    /// Returns the shape of an argument, chosen with at least `least` axes where it is free.
+    /// Returns the shape of an argument. If it is unbound, chooses one with at least `least` axes.
     ///
     /// # Errors
-    /// When it is no shape.
+    /// If the argument is not a shape.
     pub fn shape_of(&mut self, arg: &RelationArg, least: usize) -> Result<Shape, String> {
         if let Some(shape) = arg.dims(&self.bindings) {
             return Ok(shape);
         }
         match arg {
-            // A sequence on its own.
+            // A pattern that is one unbound sequence may have any shape.
             RelationArg::Dims(DimsPattern(items)) if matches!(items.as_slice(), [DimsItem::Many(_)]) => {
                 let shape = self.any_shape(least);
                 self.set_shape(arg, shape.clone())?;
@@ -155,10 +159,10 @@ impl Sampler<'_> {
         }
     }
 
-    /// Returns the shape of a pattern, its free variables chosen.
+    /// Returns the shape of a pattern after choosing its unbound variables.
     ///
     /// # Errors
-    /// When an extent comes out negative or a quotient is not exact.
+    /// If an extent becomes negative or a quotient is not exact.
     pub fn shape(&mut self, pattern: &DimsPattern) -> Result<Shape, String> {
         for item in &pattern.0 {
             match item {
@@ -174,10 +178,10 @@ impl Sampler<'_> {
         pattern.value(&self.bindings).ok_or_else(|| format!("{} has no value", pattern.show(self.scope)))
     }
 
-    /// Chooses the free variables of a dimension.
+    /// Chooses the unbound variables of a dimension expression.
     ///
     /// # Errors
-    /// When one of them is bound to something that is no dimension.
+    /// If one of them is bound to something other than a dimension.
     pub fn choose_dims(&mut self, pattern: &DimPattern) -> Result<(), String> {
         match pattern {
             DimPattern::Number(_) => Ok(()),
@@ -194,10 +198,10 @@ impl Sampler<'_> {
         }
     }
 
-    /// Returns the element type of a pattern, chosen where it is free.
+    /// Returns the element type of a pattern, and chooses it if it is unbound.
     ///
     /// # Errors
-    /// When the variable is bound to something else.
+    /// If the variable is bound to something other than an element type.
     pub fn dtype(&mut self, pattern: DTypePattern) -> Result<DType, String> {
         match pattern {
             DTypePattern::Fixed(dtype) => Ok(dtype),
@@ -205,16 +209,16 @@ impl Sampler<'_> {
         }
     }
 
-    /// Returns the element type in a slot, which is chosen if it is free.
+    /// Returns the element type in a slot, and chooses it if it is unbound.
     ///
     /// # Errors
-    /// If the variable stands for something else.
+    /// If the variable is not one for element types.
     pub fn dtype_of(&mut self, slot: VarId) -> Result<DType, String> {
         if let Some(Bound::DType(dtype)) = self.bindings.get(slot) {
             return Ok(*dtype);
         }
         let SlotKind::DType(class) = self.scope.variables[slot].1 else {
-            return Err(format!("{} is no element type", self.scope.name(slot)));
+            return Err(format!("{} is not an element type", self.scope.name(slot)));
         };
         let dtype = self.dtype_in(class);
         self.bind(slot, Bound::DType(dtype))?;
@@ -226,7 +230,7 @@ impl Sampler<'_> {
         *self.of(&fitting)
     }
 
-    /// Returns whether an element type variable belongs to something that is to be sampled.
+    /// Returns whether a pattern to sample has this element-type variable.
     pub fn needs(&self, dtype: VarId) -> bool {
         self.patterns.iter().any(|p| matches!(p.dtype, DTypePattern::Var(slot, _) if slot == dtype))
     }
@@ -237,7 +241,7 @@ impl Sampler<'_> {
         shape[skipped..].iter().map(|d| if self.below(3) == 0 { Dim::Known(1) } else { d.clone() }).collect()
     }
 
-    /// Returns a shape that a shape expands to.
+    /// Returns a shape to which the given one expands.
     pub fn grown(&mut self, shape: &Shape) -> Shape {
         let added = self.below(3).min(4_usize.saturating_sub(shape.rank()));
         let mut dims: Vec<Dim> = (0..added).map(|_| self.extent()).collect();
@@ -247,18 +251,18 @@ impl Sampler<'_> {
         dims.into_iter().collect()
     }
 
-    /// Returns an axis of a shape, counted from the end.
+    /// Returns a random axis of a shape, counted from the end.
     pub fn axis(&mut self, rank: usize) -> i64 {
         -1 - self.below(rank) as i64
     }
 
-    /// Returns some axes of a shape, counted from the end, ascending; at least one.
+    /// Returns at least one axis of a shape, counted from the end, in ascending order.
     pub fn axes(&mut self, rank: usize) -> Vec<i64> {
         let sure = self.axis(rank);
         (-(rank as i64)..0).filter(|&axis| axis == sure || self.below(2) == 0).collect()
     }
 
-    /// Returns the axes of a shape in any order.
+    /// Returns the axes of a shape in random order, counted from the end.
     pub fn permutation(&mut self, rank: usize) -> Vec<i64> {
         let mut perm: Vec<i64> = (-(rank as i64)..0).collect();
         for i in (1..rank).rev() {
@@ -267,7 +271,7 @@ impl Sampler<'_> {
         perm
     }
 
-    /// Another shape of as many elements.
+    /// Returns another shape with as many elements.
     pub fn reshaped(&mut self, shape: &Shape) -> Shape {
         let mut dims: Vec<Dim> = shape.to_vec();
         for _ in 0..self.below(4) {
@@ -292,10 +296,10 @@ impl Sampler<'_> {
     }
 }
 
-/// Returns a mismatch inside a relation as text.
+/// Returns the text of a mismatch within a relation, where the names of variables are not known.
 pub(super) fn told(m: Mismatch) -> String {
     match m {
-        Mismatch::Conflict { old, new, .. } => format!("{new} is wanted, {old} found"),
+        Mismatch::Conflict { old, new, .. } => format!("it should be {new} but is {old}"),
         other => other.describe(&Scope::default()),
     }
 }

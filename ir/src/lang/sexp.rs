@@ -28,13 +28,13 @@ pub enum SexpKind {
     Text(String),
     /// `(…)`.
     List(Vec<Sexp>),
-    /// `[…]`, with the word directly before it, as in `F[B.. M]`. The word may be empty.
+    /// `[…]` with the word directly before it, as in `F[B.. M]`. The word may be empty.
     Bracket(String, Vec<Sexp>),
     /// `{…}`: the elements of a constant.
     Brace(Vec<Sexp>),
 }
 
-/// Prints text that reads back as the expression.
+/// Prints text from which [`read`] returns the same expression.
 impl fmt::Display for Sexp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, open: char, items: &[Sexp], close: char| {
@@ -78,21 +78,22 @@ impl Sexp {
     }
 }
 
-/// Deepest nesting that the reader takes: deeper input is refused instead of exhausting the stack.
+/// The maximal nesting of brackets. Deeper input is an error, because the recursive reader would exhaust the stack.
 const MAX_DEPTH: usize = 128;
 
 /// Reads all top-level expressions of a source. `;` starts a comment that runs to the end of the line.
 ///
 /// # Errors
-/// Unbalanced brackets, unclosed strings and too deep nesting. An error ends a top-level form, but later top-level
-/// forms are read (a form starts with `(` in the first column), up to a maximal number of errors.
+/// If brackets are unbalanced, a string is not closed, or brackets are nested too deeply. After an error in a
+/// top-level form, the reader continues at the next line that starts with `(`, until it has a maximal number of
+/// errors.
 pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
     if let Some((at, c)) = source.text.char_indices().find(|(_, c)| is_unseen(*c)) {
         let message = format!("this is the control character U+{:04X}", u32::from(c));
         return Err(source.error(at..at + c.len_utf8(), message, "remove it").into());
     }
     let (mut forms, mut errors): (Vec<Sexp>, _) = (Vec::new(), Vec::new());
-    // Some editors begin a file with a byte order mark.
+    // Some editors write a byte order mark at the start of a file.
     let start = source.text.len() - source.text.trim_start_matches('\u{feff}').len();
     let mut reader = SexpReader { source, at: start, line: start, outdented: None };
     loop {
@@ -116,16 +117,16 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
     if errors.is_empty() { Ok(forms) } else { Err(Errors(errors)) }
 }
 
-/// No more errors than this are looked for in a source: each may take reading it to its end.
+/// The maximal number of errors in a source. Each of them may require reading to the end of the source.
 const MOST_ERRORS: usize = 20;
 
 struct SexpReader<'a> {
     source: &'a Source,
     at: usize,
-    /// The start of its line.
+    /// The start of the current line, in bytes of the source.
     line: usize,
-    /// The first bracket of this top-level form that is open where a line begins at its column or before. If a bracket
-    /// is missing, it is most likely that one's.
+    /// The first bracket of this top-level form that is still open when a line begins at its column or further left.
+    /// If a closing bracket is missing, it is most likely the one for this bracket.
     outdented: Option<usize>,
 }
 
@@ -138,7 +139,7 @@ impl<'a> SexpReader<'a> {
         self.rest().chars().next()
     }
 
-    /// Goes on to the next word or bracket; whether that begins a line.
+    /// Skips spaces and comments. Returns whether a new line begins.
     fn skip_blank(&mut self) -> bool {
         let before = self.line;
         loop {
@@ -165,8 +166,8 @@ impl<'a> SexpReader<'a> {
         if depth > MAX_DEPTH {
             return self.fail(
                 start..start + 1,
-                format!("expressions are nested more than {MAX_DEPTH} deep"),
-                "name parts of it with `let`",
+                format!("cannot read this because brackets are nested more than {MAX_DEPTH} deep"),
+                "name subexpressions with `let`",
             );
         }
         let kind = match self.peek() {
@@ -177,7 +178,7 @@ impl<'a> SexpReader<'a> {
             Some(c @ (')' | ']' | '}')) => {
                 return self.fail(
                     start..start + 1,
-                    format!("`{c}` closes nothing"),
+                    format!("`{c}` closes no bracket"),
                     "remove it, or open a bracket before it",
                 );
             }
@@ -193,8 +194,8 @@ impl<'a> SexpReader<'a> {
         Ok(Sexp { kind, span: start..self.at })
     }
 
-    /// Returns an error if a closing bracket stands alone between forms: by its indentation, the form before it
-    /// continues after its end.
+    /// Returns an error if the form before a stray closing bracket was closed too early. Its indentation shows that
+    /// it should contain the expressions after it.
     fn closed_too_early(&self, stray: usize, forms: &[Sexp]) -> Option<LangError> {
         if !self.source.text[stray..].starts_with([')', ']', '}']) {
             return None;
@@ -202,8 +203,8 @@ impl<'a> SexpReader<'a> {
         let inner = forms.iter().rev().take_while(|form| self.source.position(form.span.start).1 > 1).count();
         let form = forms.get(forms.len().checked_sub(inner + 1)?).filter(|_| inner > 0)?;
         let (line, _) = self.source.position(form.span.start);
-        let message = format!("this bracket closes the form of line {line}, which goes on after it");
-        Some(self.source.error(form.span.end - 1..form.span.end, message, "remove it, or one before it"))
+        let message = format!("this bracket closes the form of line {line} too early");
+        Some(self.source.error(form.span.end - 1..form.span.end, message, "remove this bracket or one before it"))
     }
 
     fn items(&mut self, close: char, depth: usize) -> Result<Vec<Sexp>, Box<LangError>> {
@@ -232,8 +233,8 @@ impl<'a> SexpReader<'a> {
                 }
                 Some(')' | ']' | '}') if self.outdented.is_some() => return unclosed(self),
                 Some(c @ (')' | ']' | '}')) => {
-                    let message = format!("`{c}` stands where `{close}` is to come");
-                    return self.fail(self.at..self.at + 1, message, "close the last bracket that is open");
+                    let message = format!("`{c}` closes a bracket that needs `{close}`");
+                    return self.fail(self.at..self.at + 1, message, "close the last open bracket first");
                 }
                 Some(_) => items.push(self.expression(depth + 1)?),
             }
@@ -272,7 +273,7 @@ impl<'a> SexpReader<'a> {
     }
 }
 
-/// Quotes a text so that [`read`] gives it back.
+/// Quotes a text so that [`read`] returns it unchanged.
 pub fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
@@ -335,12 +336,12 @@ mod tests {
             assert_eq!(errors.0.len(), 1, "{errors:?}");
             source.position(errors.0[0].offset())
         };
-        // One is missing in the second line, and forms follow.
+        // The second line lacks a closing bracket, and further forms follow.
         assert_eq!(place("(rule a\n  (forall (F any)\n  (=> (x)\n      y))\n\n(rule b)\n(rule c)\n"), (2, 3));
         assert_eq!(place("(rule a\n  (=> (f ?x[1 2\n      y))\n\n(rule b)\n"), (2, 12));
-        // One is too many there: the form ends before its last two lines.
+        // A line has one closing bracket too many: the form ends before its last two lines.
         assert_eq!(place("(rule a\n  (forall (F any)))\n  (=> x\n      y)\n  (eq exact))\n\n(rule b)\n"), (2, 19));
-        // Without lines nothing is told but the bracket itself.
+        // Without line breaks, only the unbalanced bracket itself is known.
         assert_eq!(place("(a (b)"), (1, 1));
         assert_eq!(place("a)"), (1, 2));
     }

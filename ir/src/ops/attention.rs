@@ -1,4 +1,4 @@
-//! Attention: the anchor, the surface op with masks and grouped heads, rotary embedding and gated linear units.
+//! Attention: the anchor, the composite op with masks and grouped heads, rotary embedding and gated linear units.
 
 use super::{
     Anchor, AttrDef,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{DType, Scalar, Type, bounded::hides, scalar::ExactSum};
 
-/// Attributes of everything with attention in it.
+/// The attributes that several attention ops share.
 pub(super) const SCALE: AttrDef = attr("scale", Float);
 pub(super) const SOFTCAP: AttrDef = attr_or("softcap", Float, Default::Float(0.0));
 pub(super) const MASK: AttrDef = attr("mask", Word(&["none", "causal", "window", "keep", "additive"]));
@@ -29,8 +29,8 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "attention",
             "softmax(cap(scale · q kᵀ) + bias) v, where cap(x) = softcap · tanh(x / softcap), or x where softcap is 0. \
-             A bias of −∞ hides its key: neither the score nor the value is read, whatever they hold. A bias that stands for \
-             −∞ (−2¹¹⁷ and less, in `f64` −2¹⁴⁶) replaces the score, also one of ∞ or NaN. A row whose scores are all −∞ gives NaN or zeros, as \
+             A bias of −∞ hides its key: neither its score nor its value is read. A bias that stands for \
+             −∞ (at most −2¹¹⁷, in `f64` −2¹⁴⁶) replaces the score, also one of ∞ or NaN. A row whose scores are all −∞ gives NaN or zeros, as \
              `empty` says. With `guarded`, a row gives zeros if one of its weights is NaN; the bias is then added to every \
              score and hides nothing.",
             Class::Anchor(Anchor::Named("attention")),
@@ -45,7 +45,7 @@ pub(super) const OPS: &[OpDef] = &[
         leaves_out: true,
         ..op(
             "attention-tf32",
-            "`attention` of operands and weights that go through `tf32`.",
+            "`attention` whose operands and weights are rounded by `tf32`.",
             Class::Anchor(Anchor::Named("attention")),
             "f32[B.. S D] f32[B.. T D] f32[B.. T E] f32[B.. S T]? -> f32[B.. S E]",
             tensors!(attention_tf32),
@@ -56,7 +56,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: attention_flops,
         ..op(
             "sdpa",
-            "Attention of grouped heads: query head h reads key head ⌊h / R⌋. `keep` leaves out what is false: neither key nor \
+            "Attention of grouped heads: query head h reads key head ⌊h / R⌋. `keep` hides keys whose mask is false: neither key nor \
              value is read, and a row of false gives zeros; `additive` is the bias of `attention`. A row whose scores are all −∞ gives \
              NaN with `none` and `additive`, and zeros with the others; \
              `causal`: key j is visible to query i where j ≤ i + (T − S); `window`: of these, the last `window` keys, the \
@@ -94,22 +94,22 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Returns two products over each pair of query and key, and about ten operations for its softmax.
+/// Returns the operations of two products for each pair of query and key, and about ten for its softmax.
 pub(super) fn attention_flops(operands: &[&Type], result: &Type) -> f64 {
     let (keys, depth, width) = (extent(operands[1], -2), extent(operands[0], -1), extent(result, -1));
     let rows = result.count() as f64 / width.max(1.0);
     rows * keys * (2.0 * (depth + width) + 10.0)
 }
 
-/// The bias of one query and key.
+/// The bias of the score of one query and one key.
 enum ScoreBias<S> {
-    /// This number.
+    /// This number is added.
     Term(S),
-    /// No bias; whether the key is visible (`None`: rounding decides).
+    /// No bias, and whether the key is visible. `None` if rounding decides that.
     Visible(Option<bool>),
 }
 
-/// One head: queries [S D], keys [T D], values [T E]; appends [S E].
+/// One head: queries [S D], keys [T D] and values [T E]. Its result has the shape [S E].
 struct AttentionHead<'a, S> {
     query: HeadMatrix<'a, S>,
     key: HeadMatrix<'a, S>,
@@ -119,18 +119,18 @@ struct AttentionHead<'a, S> {
     empty: EmptyScores,
     /// The element type.
     dtype: DType,
-    /// Rounds the weights as kernels may: matrix units take rounded weights, and so does a softmax that is stored.
+    /// Rounds a weight as kernels may: matrix units read rounded weights, and a stored softmax is rounded.
     weights: &'a dyn Fn(S) -> S,
 }
 
-/// The result of a row that has no weights.
+/// The result of a row whose scores give no weights.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EmptyScores {
-    /// NaN where every score is −∞.
+    /// NaN if every score is −∞.
     Nan,
-    /// Zeros where every score is −∞.
+    /// Zeros if every score is −∞.
     Zeros,
-    /// Zeros where a weight is NaN; the bias hides no key.
+    /// Zeros if a weight is NaN. The bias then hides no key.
     Guarded,
 }
 
@@ -144,7 +144,7 @@ impl EmptyScores {
     }
 }
 
-/// A matrix of a tensor's two inner axes.
+/// One matrix of a tensor, over the two innermost axes.
 struct HeadMatrix<'a, S> {
     elements: &'a [S],
     rows: usize,
@@ -165,7 +165,7 @@ impl<'a, S: Scalar> HeadMatrix<'a, S> {
     }
 }
 
-/// A score, and whether its key is hidden, so that its value is not read.
+/// A score, and whether its key is hidden. The value of a hidden key is not read.
 #[derive(Clone, Copy)]
 struct KeyScore<S> {
     score: S,
@@ -177,8 +177,8 @@ impl<S: Scalar> AttentionHead<'_, S> {
         for (i, q) in self.query.rows().enumerate() {
             let keys: Vec<_> = self.key.rows().enumerate().map(|(j, k)| self.score(q, k, bias(i, j))).collect();
             let scores: Vec<S> = keys.iter().map(|key| key.score).collect();
-            // Kernels divide the weights by their sum, or divide the weighted sums, which may overflow although the
-            // result does not.
+            // Kernels divide either the weights by their sum or the weighted sums by it. Weighted sums may overflow
+            // although the result does not.
             let (weights, total) = powers(&scores);
             let empty = scores.iter().all(|s| s.value() == f64::NEG_INFINITY);
             let gives_zeros = match self.empty {
@@ -203,7 +203,7 @@ impl<S: Scalar> AttentionHead<'_, S> {
                     after.add_product(weight, v);
                 }
             }
-            // If every key is hidden, the weights are NaN, and no product is computed with them.
+            // If every key is hidden, the weights are NaN. No product shows that, because the loop skips hidden keys.
             let none = |sum: S| if empty { S::exact(f64::NAN) } else { sum };
             result.extend(sums.iter().map(|(before, after)| none(before.total().either(after.total() / total))));
         }
@@ -233,16 +233,17 @@ impl<S: Scalar> AttentionHead<'_, S> {
     }
 }
 
-/// The place of a score.
+/// The position of a score.
 #[derive(Clone, Copy)]
 struct ScorePlace {
-    /// The number of the matrix of queries.
+    /// The index of the matrix of queries.
     matrix: usize,
     query: usize,
     key: usize,
 }
 
-/// Returns every head of a call, with a bias of each score. `share`: consecutive query heads that read one key head.
+/// Returns every head of a call. `share` is the number of consecutive query heads that read one key head, and `bias`
+/// returns the bias of each score.
 fn heads<S: Scalar>(
     call: &OpCall<'_, S>,
     share: usize,
@@ -270,7 +271,8 @@ fn heads<S: Scalar>(
     call.reals(result)
 }
 
-/// Returns where the optional fourth operand, broadcast to [.. S T], has the element of a score.
+/// Returns a function from a score to the offset of its element in the optional fourth operand, which is broadcast to
+/// [.. S T].
 fn bias_offsets<S: Scalar>(call: &OpCall<'_, S>) -> impl Fn(ScorePlace) -> usize {
     let (q, keys) = (call.operands[0], call.operands[1].extent(1));
     let mut dims = q.dims.clone();
@@ -304,12 +306,12 @@ pub(super) fn sdpa<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (q, k) = (call.operands[0], call.operands[1]);
     let share = q.extent(2) / k.extent(2).max(1);
     let (kind, window) = (call.attrs[2].word().unwrap_or_default(), call.attrs[3].int().unwrap_or(0));
-    // This is 0 if the key is at the query's position, and positive if it is before.
+    // The distance is 0 if the key is at the query's position, and positive if the key is before it.
     let ahead = k.extent(1) as i64 - q.extent(1) as i64;
     let distance = move |score: ScorePlace| score.query as i64 + ahead - score.key as i64;
     let at = bias_offsets(call);
     let mask = call.operands.get(3).map(|m| &m.data);
-    // Without a mask of its own, only infinities of the operands make such a row.
+    // With these masks, a row has only −∞ if the operands have infinities.
     let empty = if matches!(kind, "additive" | "none") { EmptyScores::Nan } else { EmptyScores::Zeros };
     heads(call, share.max(1), empty, S::store, |score| match mask {
         Some(Data::Real(m)) => ScoreBias::Term(m[at(score)]),

@@ -14,11 +14,11 @@ use crate::{
 /// An attribute that an op declares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttrDef {
-    /// Its name, without the colon.
+    /// The name, without the colon.
     pub name: &'static str,
-    /// The kind of its values.
+    /// The kind of the values.
     pub kind: AttrKind,
-    /// The value if a graph does not give one (left sides of rules always do).
+    /// The value if a graph does not give one. Left sides of rules always give one.
     pub default: Default,
 }
 
@@ -27,11 +27,11 @@ pub struct AttrDef {
 pub enum AttrKind {
     /// Any integer.
     Int,
-    /// An axis of operand 0; kept counted from the end.
+    /// An axis of the first operand. Nodes keep it counted from the end.
     Axis,
-    /// Distinct axes of operand 0; kept counted from the end, ascending.
+    /// Distinct axes of the first operand. Nodes keep them counted from the end, in ascending order.
     Axes,
-    /// A permutation of the axes of operand 0; kept counted from the end.
+    /// A permutation of the axes of the first operand. Nodes keep it counted from the end.
     Perm,
     /// A number.
     Float,
@@ -49,14 +49,14 @@ pub enum AttrKind {
     Type,
     /// A constant's value.
     Tensor,
-    /// A body.
+    /// The body of a loop.
     Graph,
 }
 
 /// The default of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Default {
-    /// It must be given.
+    /// No default: the attribute must be given.
     None,
     /// An integer.
     Int(i64),
@@ -71,7 +71,7 @@ pub enum Default {
 }
 
 impl Op {
-    /// Position of an attribute among the node's attributes.
+    /// Returns the position of an attribute among the node's attributes.
     pub fn attr(self, name: &str) -> Option<usize> {
         self.def().attrs.iter().position(|a| a.name == name)
     }
@@ -79,14 +79,14 @@ impl Op {
     /// Completes and normalises attributes given by name: defaults are added, and axes are counted from the end.
     ///
     /// # Errors
-    /// The attribute that is missing, unknown or of the wrong kind. The second part is the help.
+    /// If an attribute is missing, unknown or of the wrong kind. The second text is the help.
     pub fn attributes(self, given: &[(&str, Attr)], operands: &[&Type]) -> Result<Attrs, (String, String)> {
         let def = self.def();
         if let Some((name, _)) = given.iter().find(|(name, _)| self.attr(name).is_none()) {
             return Err((format!("`{}` has no attribute :{name}", def.name), AttrDef::suggestion(name, def.attrs)));
         }
         let operand = operands.first().and_then(|t| t.as_tensor()).map(|(_, s)| s.rank());
-        // An op without operands counts its axes in the shape that it is given.
+        // An op without operands counts its axes in the shape that is one of its attributes.
         let rank = operand.or_else(|| given.iter().find_map(|(_, a)| a.rank())).unwrap_or(0);
         let complete = |a: &AttrDef| {
             let given = given.iter().find(|(name, _)| *name == a.name).map(|(_, value)| value.clone());
@@ -103,7 +103,7 @@ impl Op {
             };
             let shown = value.to_string();
             a.kind.normalise(value, rank).ok_or_else(|| {
-                (format!("`{}` takes no :{} of {shown} here", def.name, a.name), format!("it is {}", a.kind))
+                (format!("`{}` cannot take {shown} for :{}", def.name, a.name), format!("it is {}", a.kind))
             })
         };
         def.attrs.iter().map(complete).collect()
@@ -111,7 +111,7 @@ impl Op {
 }
 
 impl AttrDef {
-    /// Returns the attribute that was probably meant by a name, and those that there are.
+    /// Returns a help text: the attribute with the most similar name, and all attributes.
     pub fn suggestion(name: &str, of: &[AttrDef]) -> String {
         let known: Vec<_> = of.iter().map(|a| format!(":{}", a.name)).collect();
         suggestion(&format!(":{name}"), "it takes", known.iter().map(String::as_str))
@@ -133,8 +133,8 @@ impl AttrDef {
 }
 
 impl AttrKind {
-    /// Returns the value in the form in which nodes keep it, for an operand 0 of `rank` axes; `None` if it is not of
-    /// this kind.
+    /// Returns the value in the form in which nodes keep it, if the first operand has `rank` axes. Returns `None` if
+    /// the value is not of this kind.
     pub fn normalise(self, value: Attr, rank: usize) -> Option<Attr> {
         let rank = rank as i64;
         let from_end = |axis: i64| {
@@ -177,7 +177,7 @@ impl AttrKind {
 }
 
 impl AttrKind {
-    /// Returns the help for a wrong value: the word that was probably meant, and the valid values.
+    /// Returns the help for a wrong value: the most similar word, and the valid values.
     pub fn help(self, given: Option<&str>) -> String {
         let words = match self {
             AttrKind::Bool => &["true", "false"],
@@ -210,12 +210,12 @@ impl fmt::Display for AttrKind {
     }
 }
 
-/// Returns a required attribute, for the declarations.
+/// Returns a required attribute, for declarations of ops.
 pub(super) const fn attr(name: &'static str, kind: AttrKind) -> AttrDef {
     AttrDef { name, kind, default: Default::None }
 }
 
-/// Returns an attribute with a default, for the declarations.
+/// Returns an attribute with a default, for declarations of ops.
 pub(super) const fn attr_or(name: &'static str, kind: AttrKind, default: Default) -> AttrDef {
     AttrDef { name, kind, default }
 }

@@ -1,4 +1,4 @@
-//! The class of an op for the plan search and lowering, and the index maps of views.
+//! The classes of ops by which plans are searched and kernels are built, and the index maps of views.
 
 use super::RowOp;
 use crate::{
@@ -7,67 +7,71 @@ use crate::{
     index::{Atom, Index},
 };
 
-/// The class of an op for the plan search and lowering.
+/// The class of an op, which determines how it is planned and lowered to kernels.
 #[derive(Clone, Copy, Debug)]
 pub enum Class {
-    /// Input, parameter, constant, or generated from the index alone: no operands.
+    /// An op without operands: an input, a parameter, a state, a constant, or values that are computed from the
+    /// coordinates.
     Leaf(Leaf),
-    /// Each element of the result depends on the elements at the same place of the operands, all of the same shape.
+    /// An op whose operands have the shape of the result. Each element depends only on the operands' elements at its
+    /// coordinates.
     Pointwise,
-    /// No arithmetic: says where each element of the result is read.
+    /// An op without arithmetic. The function returns where each element of the result is read.
     View(ViewMap),
-    /// The first operand with a part overwritten: a store over its buffer. The function gives the destination of an
-    /// element of the second operand. In the call, `at` are that element's coordinates; the piece is of operand 0.
+    /// The first operand with some elements overwritten, which is a store into its buffer. The function returns the
+    /// destination of an element of the second operand. In the call, `at` are the coordinates of that element; the
+    /// result is a piece of operand 0.
     Update(fn(&ViewCall<'_>) -> Piece, Writes),
-    /// A kernel is built around it.
+    /// An op that a kernel is built around.
     Anchor(Anchor),
-    /// Defined by a rule of the `decompose` pack; a backend may have a kernel for it all the same.
+    /// An op that a rule of the pack `decompose` defines by others. A backend may still have a kernel for it.
     Composite,
-    /// Takes one result out of a tuple.
+    /// An op that takes one result out of a tuple.
     Project,
-    /// Runs a body repeatedly. Programs are cut there, and the body is planned once.
+    /// An op that runs a body repeatedly. Programs are split at loops, and each body is planned once.
     Loop,
 }
 
 impl Class {
-    /// Returns whether an op's kernel chooses the order in which it adds up or combines. A rule that defines such an op
-    /// by others then takes no liberty with its rounding.
+    /// Returns whether an op's kernel chooses the order in which it sums or combines elements. A rule that replaces
+    /// such an op by others then does not change how its result may be rounded.
     pub fn leaves_order_open(&self) -> bool {
         matches!(self, Class::Composite | Class::Update(_, Writes::Combined(_)))
     }
 }
 
-/// Returns the elements that a view reads; `Err` if extents at run time place them where no index map can follow.
+/// Returns the elements that a view reads. Fails if no index map describes them because of extents at run time.
 pub type ViewMap = fn(&ViewCall<'_>) -> Result<Access, String>;
 
-/// The leaves.
+/// The ops without operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaf {
-    /// Given in each run.
+    /// A tensor that is given in each run.
     Input,
-    /// Given once, when the program is loaded.
+    /// A tensor that is given once, when the program is loaded.
     Param,
-    /// Kept from run to run.
+    /// A tensor that is kept from run to run.
     State,
-    /// Part of the program.
+    /// A tensor that is part of the program.
     Const,
-    /// The coordinate along an axis: computed in the kernel that wants it.
+    /// The coordinate along an axis, computed in each kernel that uses it.
     Iota,
 }
 
 impl Leaf {
-    /// Returns whether it is the same in all runs.
+    /// Returns whether the leaf is the same in all runs.
     pub fn is_constant(self) -> bool {
         !matches!(self, Leaf::Input | Leaf::State)
     }
 }
 
-/// The kernel families.
+/// The anchors, around which kernels are built.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
     /// The anchor of this name in the backends' table of anchors.
     Named(&'static str),
-    /// An operation over the elements of rows, which are trailing axes: part of a row group.
+    /// A reduction, scan or similar op over the elements of rows, which are trailing axes. It is computed in a row
+    /// group.
     Row(RowOp),
 }
 
@@ -78,27 +82,27 @@ pub enum Reduction {
     Sum,
     /// Π x, 1 for no elements.
     Product,
-    /// The largest; NaN if one is NaN.
+    /// The largest element; NaN if one is NaN.
     Max,
-    /// The smallest; NaN if one is NaN.
+    /// The smallest element; NaN if one is NaN.
     Min,
 }
 
-/// Whether several elements are written to one position, and how they combine.
+/// Whether several elements of an update are written to one position, and how they combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Writes {
-    /// Each position has at most one.
+    /// Each position has at most one element.
     #[default]
     Apart,
-    /// One after the other, in row-major order: the last one stays.
+    /// Elements are written in row-major order, so that the last one remains.
     InOrder,
-    /// Each is combined with the position's contents, in any order.
+    /// Each element is combined with the contents of its position, in any order.
     Combined(Reduction),
 }
 
-/// A view, asked where it reads.
+/// A view, and the element of its result whose source is asked for.
 pub struct ViewCall<'a> {
-    /// Attributes of the node.
+    /// The attributes of the node.
     pub attrs: &'a [Attr],
     /// The shape of each operand.
     pub operands: &'a [Shape],
@@ -106,34 +110,34 @@ pub struct ViewCall<'a> {
     pub result: &'a Shape,
     /// The coordinates of the result's element, as maps over `domain`.
     pub at: &'a [Index],
-    /// Extents of the domain that the maps are over.
+    /// The extents of the domain of the maps.
     pub domain: &'a [usize],
 }
 
-/// The elements that a view reads: those of the first piece whose guards hold, and otherwise the fill value.
+/// The elements that a view reads: those of the first piece whose guards hold, and the fill value if none holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
     /// The pieces.
     pub pieces: Vec<Piece>,
-    /// The value if no piece applies (the value of a pad); `None` if the pieces cover everything.
+    /// The value if no guard holds (the value of a pad); `None` if the pieces cover all coordinates.
     pub fill: Option<Number>,
 }
 
-/// One piece of an [`Access`].
+/// One source of a view's elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Piece {
     /// The guards, ranges of indices. The piece applies if each index is in its range.
     pub guards: Vec<(Index, std::ops::Range<i64>)>,
     /// The operand that is read.
     pub operand: usize,
-    /// The coordinates; `Atom::Value(0)` is the integer that `via` reads.
+    /// The coordinates in the operand. `Atom::Value(0)` is the integer that `via` reads.
     pub at: Vec<Index>,
-    /// An operand of integers that is read first, and at which coordinates (gather).
+    /// An operand of integers that is read first (gather), and the coordinates in it.
     pub via: Option<(usize, Vec<Index>)>,
 }
 
 impl Access {
-    /// Reads operand 0 at `at`, always.
+    /// Returns an access that always reads operand 0 at `at`.
     pub fn direct(at: Vec<Index>) -> Access {
         Access { pieces: vec![Piece { guards: Vec::new(), operand: 0, at, via: None }], fill: None }
     }

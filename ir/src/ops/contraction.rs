@@ -38,7 +38,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: |operands, result| matmul_flops(operands, result) + 2.0 * result.count() as f64,
         ..op(
             "linear",
-            "act(x·w + b), with an activation of `act`.",
+            "act(x·w + b), where `act` names the activation.",
             Class::Composite,
             "(F float) F[B.. M K] F[K N] F[N]? -> F[B.. M N]",
             tensors!(linear),
@@ -60,7 +60,8 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Returns a multiplication and an addition for each element of the result and of the contracted axis.
+/// Returns the operations of a product: a multiplication and an addition for each element of the result and each
+/// element of the contracted axis.
 pub(super) fn matmul_flops(operands: &[&Type], result: &Type) -> f64 {
     2.0 * result.count() as f64 * extent(operands[0], -1)
 }
@@ -70,7 +71,7 @@ fn matmul<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let (_, dims) = call.result();
     let outer = &dims[..dims.len() - 2];
     let (m, k, n) = (a.extent(1), a.extent(0), b.extent(0));
-    // For each matrix of the result, the matrices of the operands.
+    // The offsets of an operand's matrices, one for each matrix of the result.
     let matrices = |x: &Value<S>| offsets(outer, &broadcast_strides(&x.dims[..x.dims.len() - 2], outer.len()), 0);
     let mut product = Vec::new();
     for (i, j) in matrices(a).into_iter().zip(matrices(b)) {

@@ -1,4 +1,4 @@
-//! Loops: a body that runs repeatedly, each time on the values that the last iteration carried.
+//! Loops: a body that runs repeatedly. Each iteration gets the values that the one before it carried.
 
 use rustc_hash::FxHashMap;
 
@@ -15,10 +15,10 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
     ],
     ..op(
         "loop",
-        "Runs the body `times` times, one after the other. Its first inputs are the `carried` values, which its first outputs are for \
-         the next time; then come the `scanned` ones, of which each time has its part along the outermost axis; the others are the \
-         same each time. The results are what is carried at last, then each other output of all times, along a new outermost axis. \
-         `while` is the number of a carried truth value: the loop ends before `times` where that is false, and has no other outputs.",
+        "Runs the body `times` times. The first `carried` inputs of an iteration are the first outputs of the iteration before it. \
+         The next `scanned` inputs are slices along the outermost axis, one for each iteration. Further inputs are constant. \
+         The results are the carried values at the end, then the further outputs, stacked along a new outermost axis. \
+         `while` is the index of a carried truth value. The loop ends early once it is false, and has no further outputs.",
         Class::Loop,
         "",
         Eval::Given,
@@ -29,18 +29,18 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
 pub struct Loop<'a> {
     /// The body.
     pub body: &'a SubGraph,
-    /// How often.
+    /// The maximal number of iterations.
     pub times: usize,
-    /// How many values go from one time to the next.
+    /// The number of values that each iteration hands to the next one.
     pub carried: usize,
-    /// The number of operands that are given slice by slice.
+    /// The number of operands of which each iteration gets one slice.
     pub scanned: usize,
-    /// The carried truth value that says whether the loop continues.
+    /// The index of the carried truth value that decides whether the loop continues.
     pub condition: Option<usize>,
 }
 
 impl<'a> Loop<'a> {
-    /// Returns the loop of a node's attributes; `None` for other attributes.
+    /// Returns the loop that a node's attributes describe; `None` if the node is not a loop.
     pub fn of(attrs: &'a [Attr]) -> Option<Loop<'a>> {
         let [body, times, carried, scanned, condition] = attrs else { return None };
         let count = |attr: &Attr| attr.int().and_then(|n| usize::try_from(n).ok());
@@ -52,9 +52,10 @@ impl<'a> Loop<'a> {
         Some(Loop { body, times, carried, scanned, condition })
     }
 
-    /// Returns a body that keeps the carried values once the condition is false, so that it may run more often than the
-    /// loop. Its inputs are those of the body, followed by the initial values of the carried integers: ids of a step
-    /// that does not count must be valid.
+    /// Returns a body that keeps the carried values once the condition is false, so that it may run more often than
+    /// the loop does. Its inputs are those of the body, followed by the initial values of the carried integers. After
+    /// the end of the loop, the body reads these initial values, because the integers may be indices, which must be
+    /// valid.
     ///
     /// # Errors
     /// If the body would be too large.
@@ -98,11 +99,11 @@ impl<'a> Loop<'a> {
     }
 }
 
-/// See [`Loop::frozen`].
+/// A body that may run after the end of its loop; see [`Loop::frozen`].
 pub struct FrozenBody {
     /// The body.
     pub graph: Graph,
-    /// The carried values whose starts its last inputs are.
+    /// The indices of the carried values whose initial values are the last inputs.
     pub starts: Vec<usize>,
 }
 
@@ -114,42 +115,46 @@ fn wrong<T>(problem: String) -> Result<T, Mismatch> {
 pub(super) fn infer(attrs: &[Attr], operands: &[&Type]) -> Result<Type, Mismatch> {
     let Some(Loop { body, times, carried, scanned, condition }) = Loop::of(attrs) else {
         return wrong(
-            "a loop has a body, and numbers that are not negative; `while` is -1 or the number of a carried value"
-                .into(),
+            "a loop needs a body and non-negative numbers; `while` is -1 or the index of a carried value".into(),
         );
     };
     let name = &body.name;
     if let Some((kind, (leaf, _))) =
         ["param", "state"].into_iter().find_map(|kind| Some((kind, body.named(kind).next()?)))
     {
-        return wrong(format!("`{name}` has the {kind} {leaf}; a loop gives its body all values as inputs"));
+        return wrong(format!(
+            "`{name}` has the {kind} {leaf}; make it an input, because a loop's body has only inputs"
+        ));
     }
     if let Some(symbol) = body.all_symbols().first() {
-        return wrong(format!("`{name}` has the open dimension {symbol}; bind it before"));
+        return wrong(format!("`{name}` has the dimension {symbol} without a number; bind it first"));
     }
     let inputs: Vec<(&str, &Type)> = body.named("input").map(|(input, id)| (input, body.ty(id))).collect();
     let outputs = body.outputs();
     if inputs.len() != operands.len() || carried + scanned > inputs.len() || carried > outputs.len() {
         let of_body = format!("`{name}` has {} inputs and {} outputs", inputs.len(), outputs.len());
-        return wrong(format!("{of_body}; {carried} values are carried, {scanned} scanned, {} given", operands.len()));
+        return wrong(format!(
+            "{of_body}, but the loop has {carried} carried values, {scanned} scanned ones and {} operands",
+            operands.len()
+        ));
     }
     let stacked = |ty: &Type| match ty {
         Type::Tensor(dtype, shape) => {
             let dims = [Dim::from(times)].into_iter().chain(shape.iter().cloned());
             Ok(Type::Tensor(*dtype, dims.collect::<Shape>()))
         }
-        Type::Tuple(_) => wrong(format!("`{name}` gives a tuple")),
+        Type::Tuple(_) => wrong(format!("`{name}` returns a tuple; make it return the tuple's results")),
     };
     for (at, ((input, ty), given)) in inputs.iter().zip(operands).enumerate() {
         let want = if (carried..carried + scanned).contains(&at) { stacked(ty)? } else { (*ty).clone() };
         if want != **given {
-            return wrong(format!("for the input {input} of `{name}` {want} is wanted, {given} given"));
+            return wrong(format!("the input {input} of `{name}` needs {want}, but {given} is given"));
         }
     }
     for ((input, ty), (output, id)) in inputs.iter().zip(outputs).take(carried) {
         if body.ty(*id) != *ty {
             return wrong(format!(
-                "`{name}` carries {input}, which is {ty}, and gives {output}, which is {}",
+                "`{name}` carries {input} of type {ty}, but returns {output} of type {}",
                 body.ty(*id)
             ));
         }
@@ -157,10 +162,12 @@ pub(super) fn infer(attrs: &[Attr], operands: &[&Type]) -> Result<Type, Mismatch
     if let Some(condition) = condition {
         let ty = inputs[..carried].get(condition).map(|(_, ty)| *ty);
         if ty != Some(&Type::tensor(DType::Bool, &[])) {
-            return wrong(format!("`while` is {condition}, but that is no carried truth value of `{name}`"));
+            return wrong(format!("`while` is {condition}, but `{name}` has no carried truth value of this index"));
         }
         if outputs.len() > carried {
-            return wrong(format!("`{name}` gives an output each time, but `while` says how often it runs: carry it"));
+            return wrong(format!(
+                "`{name}` cannot return an output of each iteration because `while` decides their number; carry it"
+            ));
         }
     }
     let last = inputs[..carried].iter().map(|(_, ty)| Ok((*ty).clone()));

@@ -1,4 +1,4 @@
-//! Convolution and pooling of images [batch, channel, row, column], and the norms whose channels are not the last axis.
+//! Convolution and pooling of images [batch, channel, row, column], and norms whose channels are not the last axis.
 
 use super::{
     AttrDef,
@@ -24,7 +24,7 @@ pub(super) const OPS: &[OpDef] = &[
         ..op(
             "conv",
             "Σ x[n, i, y·stride + p·dilation − before, …] · w[o, i, p, q] (+ b[o]) over the input channels i of o's group; \
-             0 outside of x, which ends `after` later. Pairs are of rows and columns.",
+             x is 0 outside of the image. `before` and `after` are the padding at its start and end. Pairs are for rows and columns.",
             Class::Composite,
             "(F float) F[N (* G I) H W] F[(* G O) I P Q] F[(* G O)]? -> F[N (* G O) Y X] (equal groups G) (at-most 1 groups) \
              (windows H B A P S D Y) (windows W L R Q T E X) \
@@ -38,7 +38,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: |operands, _| 2.0 * operands[0].count() as f64 * taps(operands, 1),
         ..op(
             "conv-transpose",
-            "The transpose of `conv` as a linear map: x[n, i, h, …] · w[i, o, p, q] goes to row h·stride + p·dilation − before \
+            "The transpose of `conv` as a linear map: x[n, i, h, …] · w[i, o, p, q] is added to row h·stride + p·dilation − before \
              of channel o of i's group. `before` and `after` are at most dilation·(P − 1).",
             Class::Composite,
             "(F float) F[N (* G I) H W] F[(* G I) O P Q] -> F[N (* G O) Y X] (equal groups G) (at-most 1 groups) \
@@ -55,7 +55,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: |_, result| 8.0 * result.count() as f64,
         ..op(
             "max-pool",
-            "The largest of each window of a channel; what lies outside of x is −∞.",
+            "The largest element of each window of a channel. Elements outside of x count as −∞.",
             Class::Composite,
             POOLED,
             tensors!(max_pool),
@@ -67,8 +67,8 @@ pub(super) const OPS: &[OpDef] = &[
         flops: |_, result| 8.0 * result.count() as f64,
         ..op(
             "average-pool",
-            "The mean of each window of a channel: its sum, where what lies outside of x is 0, divided by the elements of the \
-             window or by those inside x.",
+            "The mean of each window of a channel: the sum, with 0 outside of x, divided by the number of elements of the \
+             window, or of those inside x.",
             Class::Composite,
             POOLED,
             tensors!(average_pool),
@@ -79,8 +79,8 @@ pub(super) const OPS: &[OpDef] = &[
         flops: read::<2>,
         ..op(
             "batch-norm",
-            "x·s + (b − mean·s) with s = g·rsqrt(variance + eps); operands x, g, b, mean, variance, all but x with one element \
-             for each channel, which `axis` counts.",
+            "x·s + (b − mean·s) with s = g·rsqrt(variance + eps); the operands are x, g, b, mean and variance. All but x have \
+             one element for each channel, which is an index along `axis`.",
             Class::Composite,
             "(F float) F[A..] F[C] F[C] F[C] F[C] -> F[A..] (extent A axis C)",
             tensors!(batch_norm),
@@ -91,7 +91,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: read::<8>,
         ..op(
             "group-norm",
-            "(x − mean) / √(variance + eps) · g + b; mean and variance are over a group of channels and everything after them.",
+            "(x − mean) / √(variance + eps) · g + b; mean and variance are over a group of channels and the axes after them.",
             Class::Composite,
             "(F float) F[N (* G I) A..] F[(* G I)] F[(* G I)] -> F[N (* G I) A..] (equal groups G) (at-most 1 groups)",
             tensors!(group_norm),
@@ -104,16 +104,16 @@ const POOL: &[AttrDef] = &[STRIDE, DILATION, BEFORE, AFTER, SIZE];
 const POOLED: &str = "(F float) F[N C H W] -> F[N C Y X] (windows H B A P S D Y) (windows W L R Q T E X) (shape size [P Q]) \
                       (shape stride [S T]) (shape dilation [D E]) (shape before [B L]) (shape after [A R])";
 
-/// Returns how many elements of the weights go into a result of a channel, which their axis `inner` and the later ones
-/// count.
+/// Returns the number of weights that contribute to an element of the result: the product of the weights' extents
+/// from axis `inner` on.
 fn taps(operands: &[&Type], inner: i64) -> f64 {
     (inner..4).map(|axis| super::extent(operands[1], axis)).product()
 }
 
-/// The positions of windows, from the attributes: along rows, then along columns.
+/// The positions of windows: along rows, then along columns.
 struct WindowPlaces([Line; 2]);
 
-/// Windows along one axis.
+/// The positions of windows along one axis.
 #[derive(Clone, Copy)]
 struct Line {
     stride: i64,
@@ -124,28 +124,28 @@ struct Line {
 }
 
 impl Line {
-    /// Returns the element of the axis that is tap `k` of window `o`, unless it is outside.
+    /// Returns the element of the axis at tap `k` of window `o`; `None` if it is in the padding.
     fn tap(&self, o: usize, k: usize) -> Option<usize> {
         let at = o as i64 * self.stride + k as i64 * self.dilation - self.before;
         usize::try_from(at).ok().filter(|&at| at < self.extent)
     }
 
-    /// Returns the elements of the axis that taps of window `o` are.
+    /// Returns the elements of the axis that window `o` reads outside of the padding.
     fn inside(&self, o: usize) -> impl Iterator<Item = usize> + Clone {
         let start = o as i64 * self.stride - self.before;
         let step = self.dilation.max(1);
-        // The first tap at or after the start of the axis, and the first one past its end.
+        // The first tap at or after the start of the axis, and the first tap past its end.
         let tap = |at: i64| ((at - start).max(0) as u64).div_ceil(step as u64).min(self.size as u64);
         (tap(0)..tap(self.extent as i64)).map(move |k| (start + k as i64 * step) as usize)
     }
 }
 
 impl WindowPlaces {
-    /// Windows of that size on an image.
+    /// Returns the positions of windows of this size in an image.
     fn new<S>(call: &OpCall<'_, S>, size: &[usize], image: &[usize]) -> WindowPlaces {
         let pair = |n: usize, i: usize| {
             let shape = call.attrs[n].shape().expect("the op table declares a pair of numbers");
-            shape[i].known().expect("no symbol was left open")
+            shape[i].known().expect("all symbols are bound")
         };
         WindowPlaces([0, 1].map(|i| Line {
             stride: pair(0, i),
@@ -156,7 +156,7 @@ impl WindowPlaces {
         }))
     }
 
-    /// Returns the offsets in an image of the taps of a window, row by row; none for a tap outside.
+    /// Returns the offsets in an image of a window's taps, row by row; `None` for a tap in the padding.
     fn taps(&self, [y, x]: [usize; 2]) -> impl Iterator<Item = Option<usize>> + '_ {
         let [rows, columns] = &self.0;
         (0..rows.size).flat_map(move |p| {
@@ -164,8 +164,8 @@ impl WindowPlaces {
         })
     }
 
-    /// Returns the offsets in an image of the taps of a window that are not outside, row by row: a window may be much
-    /// larger than its image.
+    /// Returns the offsets in an image of a window's taps outside of the padding, row by row. It does not visit taps
+    /// in the padding, because a window may be much larger than its image.
     fn inside(&self, [y, x]: [usize; 2]) -> impl Iterator<Item = usize> + '_ {
         let [rows, columns] = &self.0;
         let row = columns.inside(x);
@@ -173,7 +173,7 @@ impl WindowPlaces {
     }
 }
 
-/// Returns the size that an attribute states.
+/// Returns the size of windows from its attribute.
 fn size<S>(call: &OpCall<'_, S>) -> Vec<usize> {
     call.attrs[4].shape().and_then(crate::Shape::known).expect("the op table declares the size of windows")
 }
@@ -182,7 +182,7 @@ fn groups<S>(call: &OpCall<'_, S>, attr: usize) -> usize {
     call.attrs[attr].int().and_then(|n| usize::try_from(n).ok()).expect("the signature asks for groups")
 }
 
-/// Returns each point of an image of that many rows and columns.
+/// Returns each point of an image with `dims` rows and columns.
 fn points(dims: &[usize]) -> impl Iterator<Item = [usize; 2]> {
     let columns = dims[1];
     (0..dims[0]).flat_map(move |y| (0..columns).map(move |x| [y, x]))
@@ -215,7 +215,7 @@ fn conv<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
 fn conv_transpose<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     let [x, w] = call.operands else { unreachable!("the signature has two operands") };
     let (_, dims) = call.result();
-    // The windows that `conv` would read of the result.
+    // The windows of the result that `conv` would read.
     let windows = WindowPlaces::new(call, &w.dims[2..], &dims[2..]);
     let (inner, outer) = (x.dims[1] / groups(call, 4), w.dims[1]);
     let (image, kernel) = (strides(&dims)[1], strides(&w.dims)[1]);
@@ -233,7 +233,8 @@ fn conv_transpose<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     call.reals(sums.iter().map(|sum| sum.total()).collect::<Vec<_>>())
 }
 
-/// Returns a function of the elements of each window that are not outside.
+/// Returns the result of pooling. `f` maps the elements of a window outside of the padding to an element of the
+/// result.
 fn pool<S: Scalar>(call: &OpCall<'_, S>, f: impl Fn(&mut dyn Iterator<Item = S>) -> S) -> Vec<Value<S>> {
     let x = call.operands[0];
     let (_, dims) = call.result();

@@ -1,11 +1,11 @@
-//! Ops that files declare: rows of the op table that are made while files are read.
+//! Ops that files declare. Their rows of the op table are made while the files are read.
 //!
-//! A declared op is a composite like any other: it has a name, attributes and a type signature, and a rule defines it. The crate of rules
-//! reads the declaration and gives the op its [`Definition`]. Evaluation and flops follow from the definition, and so do the operands that
-//! the op observes.
+//! A declared op is a composite: it has a name, attributes and a type signature, and a rule defines it. The crate
+//! `eutectic-rewrites` reads the declaration and gives the op its [`Definition`]. Evaluation, flops and the observed
+//! operands follow from the definition.
 //!
-//! Rows live as long as the process, because an [`Op`] is a reference to its row that graphs, rules and kernels copy freely. To bound
-//! that, there is one row for each distinct declaration, however often its file is read.
+//! Rows live until the process ends, because graphs, rules and kernels copy an [`Op`], which is a reference to its
+//! row. To bound the memory, each distinct declaration has only one row, however often its file is read.
 
 use std::{
     any::Any,
@@ -27,50 +27,50 @@ pub trait Definition: fmt::Debug + Send + Sync {
     /// The reason why the op does not take these attributes or operands.
     fn graph(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Arc<Graph>, String>;
 
-    /// Returns the ops that it names.
+    /// Returns the ops in the definition.
     fn ops(&self) -> Vec<Op>;
 
-    /// Returns itself, for the crate that made it.
+    /// Returns the definition as [`Any`], for the crate that made it.
     fn as_any(&self) -> &dyn Any;
 }
 
 /// An op as a file declares it.
 #[derive(Debug)]
 pub struct Declaration<'a> {
-    /// Its name, `pack/name`.
+    /// The name, `pack/name`.
     pub name: &'a str,
     /// The documentation: a sentence about the result.
     pub doc: &'a str,
-    /// Its attributes.
+    /// The attributes.
     pub attrs: Vec<AttrDef>,
-    /// Its type signature; its first variables are the attributes.
+    /// The type signature. Its first variables are the attributes.
     pub signature: Signature,
-    /// The signature, as it is shown.
+    /// The signature as text.
     pub shown: &'a str,
     /// The text of the definition.
     pub is: &'a str,
-    /// The declaration as text, which reads back as it.
+    /// The declaration as text, from which the same declaration can be read.
     pub text: &'a str,
-    /// The declared ops that its definition names.
+    /// The declared ops that the definition names.
     pub uses: &'a [Op],
-    /// Domain and name of the ONNX ops that it stands for.
+    /// Domain and name of each ONNX op for which the op stands.
     pub onnx: &'a [(String, String)],
-    /// File and line.
+    /// File and line of the declaration.
     pub place: &'a str,
 }
 
-/// The part of a row that only declared ops have.
+/// The part of an op's row that only declared ops have.
 #[derive(Debug)]
 pub struct Declared {
-    /// The declaration as text, which reads back as it.
+    /// The declaration as text, from which the same declaration can be read.
     pub text: String,
     /// The text of the definition.
     pub is: String,
-    /// The declared ops that its definition names.
+    /// The declared ops that the definition names.
     pub uses: Vec<Op>,
-    /// Domain and name of the ONNX ops that it stands for.
+    /// Domain and name of each ONNX op for which the op stands.
     pub onnx: Vec<(String, String)>,
-    /// File and line of the first such declaration that was read.
+    /// File and line of the first equal declaration that was read.
     pub place: String,
 }
 
@@ -81,17 +81,18 @@ struct Defined {
     observes: bool,
 }
 
-/// Identifies a declaration: name, documentation, text, and the declared ops in the text.
+/// The identity of a declaration: its name, its documentation, its text, and the declared ops in the text.
 type Key = (String, String, String, Vec<Op>);
 
 /// The rows of declared ops.
 static ROWS: Mutex<Option<FxHashMap<Key, Op>>> = Mutex::new(None);
 
-/// The definitions of declared ops. They are not part of rows: a row never changes, so that an op can be a key of maps.
+/// The definitions of declared ops. They are separate from rows, because rows never change, so that an op can be a
+/// key of maps.
 static DEFINED: RwLock<Option<FxHashMap<Op, &'static Defined>>> = RwLock::new(None);
 
 impl Op {
-    /// Returns the op of a declaration, which takes part in nothing before [`Op::define`] was called.
+    /// Returns the op of a declaration. The op cannot be used until [`Op::define`] is called.
     pub fn declare(declaration: Declaration<'_>) -> Op {
         let Declaration { name, doc, attrs, signature, shown, is, text, uses, onnx, place } = declaration;
         let key: Key = (name.into(), doc.into(), text.into(), uses.to_vec());
@@ -117,7 +118,8 @@ impl Op {
         made
     }
 
-    /// Sets the definition of a declared op. Later calls change nothing, because equal declarations have equal definitions.
+    /// Sets the definition of a declared op. Later calls have no effect, because equal declarations have equal
+    /// definitions.
     pub fn define(self, by: impl Definition + 'static) {
         let ops = by.ops();
         let hands_on = ops.iter().all(|op| matches!(op.def().class, Class::Leaf(_)) || op.hands_on());
@@ -138,18 +140,18 @@ impl Op {
     }
 
     fn defined(self) -> Option<&'static Defined> {
-        // Built-in ops are asked very often.
+        // Returns early for built-in ops, which are the most frequent, without taking the lock.
         self.declared()?;
         DEFINED.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&self).copied()
     }
 
-    /// Returns whether all that a declared op is made of hands the rounding of its operands on.
+    /// Returns whether all ops in the definition pass on the rounding of their operands.
     pub(crate) fn definition_hands_on(self) -> bool {
         self.defined().is_some_and(|defined| defined.hands_on)
     }
 
-    /// Returns whether its result shows the rounding of a floating operand in full ([`OpDef::observes`]). A declared op does where
-    /// an op that it is made of may.
+    /// Returns whether the op's result depends discontinuously on the rounding of a floating operand
+    /// ([`OpDef::observes`]). A declared op does if an op in its definition may.
     pub fn observes(self, operand: DType, result: DType) -> bool {
         match self.defined() {
             Some(defined) => defined.observes,
@@ -174,7 +176,7 @@ impl Op {
     }
 }
 
-/// Returns the word with static lifetime; equal words share one copy.
+/// Returns the word with static lifetime. Equal words share one copy.
 pub fn interned(word: &str) -> &'static str {
     static WORDS: Mutex<Option<FxHashSet<&'static str>>> = Mutex::new(None);
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +189,7 @@ pub fn interned(word: &str) -> &'static str {
     made
 }
 
-/// Returns the list of words with static lifetime; equal lists share one copy.
+/// Returns the list of words with static lifetime. Equal lists share one copy.
 pub fn interned_words(list: &[String]) -> &'static [&'static str] {
     static LISTS: Mutex<Option<FxHashSet<&'static [&'static str]>>> = Mutex::new(None);
     let list: Vec<&'static str> = list.iter().map(|word| interned(word)).collect();
@@ -201,12 +203,13 @@ pub fn interned_words(list: &[String]) -> &'static [&'static str] {
     made
 }
 
-/// The ops that a text may name: the built-in ones, and those that files declare.
+/// The ops that a text may name: built-in ops and declared ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ops(Vec<Op>);
 
 impl Ops {
-    /// Returns the declared ops that a graph uses, also in the bodies of its loops, each after those that it is made of.
+    /// Returns the declared ops that a graph uses, also in the bodies of its loops. Each comes after the ops in its
+    /// definition.
     pub fn of(graph: &Graph) -> Ops {
         let mut ops = Ops::default();
         ops.add_of(graph);
@@ -229,7 +232,7 @@ impl Ops {
     /// Adds a declared op.
     ///
     /// # Errors
-    /// Another op that has its name.
+    /// If another op has the name. The error is that op.
     pub fn add(&mut self, op: Op) -> Result<(), Op> {
         match self.named(op.name()) {
             Some(other) if other != op => Err(other),
@@ -241,7 +244,7 @@ impl Ops {
         }
     }
 
-    /// Returns the op of that name.
+    /// Returns the op with this name.
     pub fn named(&self, name: &str) -> Option<Op> {
         Op::named(name).or_else(|| self.0.iter().copied().find(|op| op.name() == name))
     }
@@ -251,12 +254,12 @@ impl Ops {
         &self.0
     }
 
-    /// Returns all ops: the built-in ones family by family, then the declared ones.
+    /// Returns all ops: the built-in ones grouped by family, then the declared ones.
     pub fn all(&self) -> impl Iterator<Item = Op> {
         Op::all().chain(self.0.iter().copied())
     }
 
-    /// Returns the declared op that stands for an op of ONNX.
+    /// Returns the declared op that stands for this op of ONNX.
     pub fn onnx(&self, domain: &str, name: &str) -> Option<Op> {
         let stands = |op: &&Op| op.declared().is_some_and(|d| d.onnx.iter().any(|(d, n)| d == domain && n == name));
         self.0.iter().find(stands).copied()

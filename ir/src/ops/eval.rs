@@ -1,44 +1,44 @@
-//! Reference evaluation of ops, generic over the scalar.
+//! Reference evaluation of ops, generic over the type of scalars.
 //!
-//! Floating tensors have elements of a [`Scalar`] (`f64`, or a value with a running error bound). Integer and `bool`
-//! tensors have elements of `i64`, wrapped to the width of their type. Views have no evaluation of their own; their
+//! Elements of floating tensors are a [`Scalar`]: `f64`, or a value with a running error bound. Elements of integer
+//! and `bool` tensors are `i64`, wrapped to the width of their type. Views have no evaluation function, because their
 //! index map suffices.
 
 use crate::{Attr, Bounded, DType, Scalar, Tensor, Type};
 
-/// An integer or truth value; `None` if rounding decides it, so that it cannot be judged.
+/// An integer or a truth value; `None` if rounding decides it, so that a kernel's result cannot be judged.
 pub type Whole = Option<i64>;
 
 /// One element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Element<S> {
-    /// Of a floating tensor.
+    /// An element of a floating tensor.
     Real(S),
-    /// Of an integer or `bool` tensor.
+    /// An element of an integer or `bool` tensor.
     Int(Whole),
 }
 
 /// The elements of a tensor, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data<S> {
-    /// Of a floating tensor.
+    /// Elements of a floating tensor.
     Real(Vec<S>),
-    /// Of an integer or `bool` tensor.
+    /// Elements of an integer or `bool` tensor.
     Int(Vec<Whole>),
 }
 
 /// A tensor during reference evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value<S> {
-    /// Element type.
+    /// The element type.
     pub dtype: DType,
-    /// Extents.
+    /// The extents.
     pub dims: Vec<usize>,
-    /// Elements.
+    /// The elements, row-major.
     pub data: Data<S>,
 }
 
-/// One op to evaluate on whole tensors.
+/// One application of an op to whole tensors.
 pub struct OpCall<'a, S> {
     /// The operands.
     pub operands: &'a [&'a Value<S>],
@@ -48,45 +48,45 @@ pub struct OpCall<'a, S> {
     pub result: &'a Type,
 }
 
-/// Evaluates one element: of the operands' elements, the attributes and the result's element type.
+/// A function that evaluates one element from the operands' elements, the attributes and the result's element type.
 pub type ElementFn<S> = fn(&[Element<S>], &[Attr], DType) -> Element<S>;
-/// Evaluates whole tensors; several results for a tuple.
+/// A function that evaluates whole tensors. It returns several values if the op's result is a tuple.
 pub type TensorFn<S> = fn(&OpCall<'_, S>) -> Vec<Value<S>>;
 
-/// The evaluation of a pointwise op: one generic function, for each carrier.
+/// The evaluation of a pointwise op: one generic function, compiled for each type of scalar.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements {
-    /// In real arithmetic.
+    /// Evaluates in `f64`.
     pub exact: ElementFn<f64>,
-    /// With error bounds.
+    /// Evaluates with error bounds.
     pub bounded: ElementFn<Bounded>,
 }
 
-/// The evaluation on whole tensors: one generic function, for each carrier.
+/// The evaluation on whole tensors: one generic function, compiled for each type of scalar.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensors {
-    /// In real arithmetic.
+    /// Evaluates in `f64`.
     pub exact: TensorFn<f64>,
-    /// With error bounds.
+    /// Evaluates with error bounds.
     pub bounded: TensorFn<Bounded>,
 }
 
 /// The reference evaluation of an op.
 #[derive(Clone, Copy, Debug)]
 pub enum Eval {
-    /// A leaf or a projection: whoever evaluates has its value.
+    /// A leaf, a projection or a loop, which the interpreter evaluates itself.
     Given,
-    /// A view: read through its index map.
+    /// A view, which is read through its index map.
     View,
-    /// Pointwise, with the NumPy broadcast of the operands.
+    /// A pointwise function of the operands, which broadcast by NumPy's rules.
     Elements(Elements),
-    /// Anything else.
+    /// A function of whole tensors.
     Tensors(Tensors),
-    /// By its definition, op by op: a declared op.
+    /// The definition of a declared op, evaluated op by op.
     Defined,
 }
 
-/// The evaluation of a pointwise op, from an expression over a [`Scalar`] named `S`.
+/// Makes the evaluation of a pointwise op from an expression that is generic over a [`Scalar`] named `S`.
 macro_rules! elements {
     (|$operands:pat_param, $attrs:pat_param, $to:pat_param| $body:expr) => {{
         fn eval<S: $crate::Scalar>(
@@ -103,7 +103,7 @@ macro_rules! elements {
     }};
 }
 
-/// The evaluation on whole tensors, from the name of a function that is generic over the [`Scalar`].
+/// Makes the evaluation on whole tensors from the name of a function that is generic over a [`Scalar`].
 macro_rules! tensors {
     ($eval:ident) => {
         $crate::ops::eval::Eval::Tensors($crate::ops::eval::Tensors {
@@ -116,7 +116,7 @@ macro_rules! tensors {
 pub(crate) use {elements, tensors};
 
 impl<S: Scalar> Element<S> {
-    /// Returns the element as a tensor of that type keeps it.
+    /// Returns the element rounded or wrapped to the element type `dtype`.
     pub fn store(self, dtype: DType) -> Element<S> {
         match self {
             Element::Real(x) => Element::Real(x.store(dtype)),
@@ -124,7 +124,7 @@ impl<S: Scalar> Element<S> {
         }
     }
 
-    /// Returns an element that cannot be judged.
+    /// Returns an element that cannot be judged, because rounding decides its value.
     pub fn open(dtype: DType) -> Element<S> {
         match dtype.is_float() {
             true => Element::Real(S::element(0.0, dtype).either(S::element(f64::INFINITY, dtype))),
@@ -140,7 +140,7 @@ impl<S: Scalar> Element<S> {
         }
     }
 
-    /// Returns the integer of any other.
+    /// Returns the integer of an integer or `bool` element.
     pub(crate) fn int(self) -> Whole {
         match self {
             Element::Int(n) => n,
@@ -150,7 +150,7 @@ impl<S: Scalar> Element<S> {
 }
 
 impl<S: Scalar> Value<S> {
-    /// Returns the value of a host tensor.
+    /// Returns a tensor as a value for evaluation.
     pub fn from_tensor(tensor: &Tensor) -> Value<S> {
         let dtype = tensor.dtype();
         let data = if dtype.is_float() {
@@ -161,7 +161,8 @@ impl<S: Scalar> Value<S> {
         Value { dtype, dims: tensor.dims().to_vec(), data }
     }
 
-    /// Returns a value from elements that are all of the type's kind, stored.
+    /// Returns a value of these elements, rounded or wrapped to `dtype`. They must be all floating or all integers,
+    /// as `dtype` is.
     pub fn from_elements(dtype: DType, dims: &[usize], elements: impl Iterator<Item = Element<S>>) -> Value<S> {
         let elements = elements.map(|e| e.store(dtype));
         let data = match dtype.is_float() {
@@ -171,12 +172,12 @@ impl<S: Scalar> Value<S> {
         Value { dtype, dims: dims.to_vec(), data }
     }
 
-    /// Returns a floating value, stored.
+    /// Returns a floating value of these elements, rounded to `dtype`.
     pub fn from_reals(dtype: DType, dims: &[usize], elements: impl IntoIterator<Item = S>) -> Value<S> {
         Value::from_elements(dtype, dims, elements.into_iter().map(Element::Real))
     }
 
-    /// Returns the tensor of the values, rounded to the element type; what cannot be judged is NaN or 0.
+    /// Returns the tensor of the values, rounded to the element type. Elements that cannot be judged are NaN or 0.
     pub fn to_tensor(&self) -> Tensor {
         match &self.data {
             Data::Real(x) => Tensor::from_f64(self.dtype, &self.dims, x.iter().map(|x| x.value())),
@@ -184,7 +185,7 @@ impl<S: Scalar> Value<S> {
         }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn count(&self) -> usize {
         self.dims.iter().product()
     }
@@ -210,12 +211,12 @@ impl<S: Scalar> Value<S> {
         }
     }
 
-    /// Returns the extent of the last axis but `n`.
+    /// Returns the extent of the `n`th axis from the end, where 0 is the last axis.
     pub(crate) fn extent(&self, n: usize) -> usize {
         self.dims[self.dims.len() - 1 - n]
     }
 
-    /// Returns a floating tensor, row by row over the last axis.
+    /// Returns the rows of a floating tensor along the last axis.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[S]> {
         let row = self.extent(0);
         (0..self.count().checked_div(row).unwrap_or(0)).map(move |i| &self.reals()[i * row..(i + 1) * row])
@@ -223,10 +224,10 @@ impl<S: Scalar> Value<S> {
 }
 
 impl<S: Scalar> OpCall<'_, S> {
-    /// Element type and extents of the only result.
+    /// Returns element type and extents of the only result.
     pub(crate) fn result(&self) -> (DType, Vec<usize>) {
-        let dtype = self.result.dtype().expect("ops of several results do not ask");
-        (dtype, self.result.dims().expect("no symbol was left open"))
+        let dtype = self.result.dtype().expect("only ops with one result call this");
+        (dtype, self.result.dims().expect("all symbols are bound"))
     }
 
     /// Returns the only result, of floating elements.
@@ -247,14 +248,14 @@ impl<S: Scalar> OpCall<'_, S> {
     }
 }
 
-/// Returns the flat offsets at which each point of a domain reads an operand of affine strides, in row-major order.
+/// Returns the flat offsets at which the points of a domain, in row-major order, read an operand with these strides.
 pub fn offsets(domain: &[usize], strides: &[i64], start: i64) -> Vec<i64> {
     domain.iter().zip(strides).fold(vec![start], |starts, (&extent, &stride)| {
         starts.iter().flat_map(|&s| (0..extent as i64).map(move |i| s + i * stride)).collect()
     })
 }
 
-/// Returns the strides at which a tensor is read when it is broadcast to `rank` axes the NumPy way.
+/// Returns the strides at which a tensor is read when it is broadcast to `rank` axes by NumPy's rules.
 pub fn broadcast_strides(dims: &[usize], rank: usize) -> Vec<i64> {
     let own = crate::index::strides(dims);
     let stride = |i: usize| if dims[i] == 1 { 0 } else { own[i] as i64 };

@@ -1,10 +1,10 @@
-//! Groups of ops for rules, so that no rule lists ops. Each op declares its groups.
+//! Groups of ops for rules, so that rules need not list ops. Each op declares its groups.
 
 use std::fmt;
 
 use super::{AttrDef, Class, Op, RowOp, table};
 
-/// How a pointwise op of one operand treats the order and the sign of reals, for every argument.
+/// A property of a pointwise function of one operand with respect to the order and sign of its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trait {
     /// x ≤ y implies f(x) ≤ f(y), and f is defined everywhere.
@@ -42,7 +42,7 @@ const KINDS: &[(&str, Kind)] = &[
 ];
 
 impl Group {
-    /// Returns the group of that name and number of operands, if any op belongs to it.
+    /// Returns the group with this name and number of operands, if an op belongs to it.
     pub fn named(name: &str, operands: usize) -> Option<Group> {
         let (_, kind) = KINDS.iter().find(|(known, _)| *known == name)?;
         let group = Group { kind: *kind, operands };
@@ -54,7 +54,7 @@ impl Group {
         KINDS.iter().map(|(name, _)| *name)
     }
 
-    /// Returns every group that an op belongs to.
+    /// Returns every group with a member among `ops`, and its members.
     pub(super) fn all(ops: impl Iterator<Item = Op> + Clone) -> Vec<(Group, Vec<Op>)> {
         let most = ops.clone().map(|op| op.signature().operands.len()).max().unwrap_or(0);
         let groups = KINDS.iter().flat_map(|(_, kind)| (1..=most).map(|operands| Group { kind: *kind, operands }));
@@ -62,22 +62,22 @@ impl Group {
         members.filter(|(_, ops)| !ops.is_empty()).collect()
     }
 
-    /// Returns the ops that belong to it, in the order of the table.
+    /// Returns the ops of the group, in the order of the table.
     pub fn ops(self) -> &'static [Op] {
         table().groups().iter().find(|(group, _)| *group == self).map_or(&[], |(_, ops)| ops)
     }
 
-    /// Returns whether an op belongs to it.
+    /// Returns whether an op belongs to the group.
     pub fn contains(self, op: Op) -> bool {
         self.ops().contains(&op)
     }
 
-    /// Returns the number of operands of its ops.
+    /// Returns the number of operands of the group's ops.
     pub fn operands(self) -> usize {
         self.operands
     }
 
-    /// Returns the attributes that all of its ops share; none if they differ.
+    /// Returns the attributes of the group's ops if all of them have the same; otherwise none.
     pub fn attrs(self) -> &'static [AttrDef] {
         let mut attrs = self.ops().iter().map(|op| op.def().attrs);
         let first = attrs.next().unwrap_or(&[]);
@@ -87,7 +87,8 @@ impl Group {
     fn admits(self, op: Op) -> bool {
         let def = op.def();
         let fits = match self.kind {
-            // An op that can fail is not moved to where it would be computed of other elements.
+            // Rules that match this group may move an op to other elements. An op that fails on some elements must
+            // not be moved.
             Kind::Pointwise => matches!(def.class, Class::Pointwise) && def.ids.is_none(),
             Kind::Monotone => def.traits.contains(&Trait::Monotone),
             Kind::Odd => def.traits.contains(&Trait::Odd),

@@ -1,4 +1,4 @@
-//! Ids: integers that name the elements of an axis, and the message for one that names none.
+//! Ids: integers that select elements of an axis, and the error for an integer out of range.
 
 use std::{fmt, ops::Range};
 
@@ -15,7 +15,7 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
     ids: Some(of_attrs),
     ..op(
         "checked-id",
-        "x, whose elements name those of an axis of `extent`: 0 ≤ x < extent. With `from-end`, x + extent where −extent ≤ x < 0. \
+        "x, which must be an index of an axis of `extent`: 0 ≤ x < extent. With `from-end`, x + extent if −extent ≤ x < 0. \
          Any other element is an error that names it, so the ids of several axes can be combined into one number after this op.",
         Class::Pointwise,
         "(I int) I[A..] -> I[A..] (at-most 0 extent)",
@@ -23,10 +23,10 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
     )
 }];
 
-/// The integers that name the elements of an axis.
+/// The integers that select elements of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ids {
-    /// The number of elements.
+    /// The extent of the axis.
     pub extent: i64,
     /// Whether negative ids count from the end.
     pub from_end: bool,
@@ -38,7 +38,7 @@ impl Ids {
         (if self.from_end { -self.extent } else { 0 })..self.extent
     }
 
-    /// Returns the element that an id names; `None` where it is out of range.
+    /// Returns the index of the element that an id selects; `None` if the id is out of range.
     pub fn place(self, id: i64) -> Option<i64> {
         let at = if self.from_end && id < 0 { id.wrapping_add(self.extent) } else { id };
         (0..self.extent).contains(&at).then_some(at)
@@ -50,12 +50,12 @@ fn of_attrs(attrs: &[Attr]) -> Ids {
     Ids { extent, from_end: attrs[1].bool().expect("the op table declares a truth value") }
 }
 
-/// An id that names no element, as it was given.
+/// An id that is out of range, before any conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
     /// The id.
     pub id: i64,
-    /// The legal ones.
+    /// The legal ids.
     pub ids: Ids,
 }
 

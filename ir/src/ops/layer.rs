@@ -1,7 +1,8 @@
-//! Parts of transformers as one op each: attention on packed heads, the attention block, the encoder layer.
+//! Parts of transformers as single ops: attention on packed heads, the attention block, the encoder layer.
 //!
-//! Exporters fuse these, and a backend may have a kernel for them. Rules of the pack `decompose` define them. Reference
-//! evaluation combines the evaluations of the parts, and rounds each result as if it were stored.
+//! Exporters write models with these ops, and a backend may have a kernel for them. Rules of the pack `decompose`
+//! define them by other ops. Reference evaluation calls the evaluations of those ops, and rounds each result as if it
+//! were stored.
 
 use super::{
     AttrKind::*,
@@ -23,7 +24,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: |operands, result| attention_flops(operands, result),
         ..op(
             "mha",
-            "Attention of heads that lie side by side on the last axis: [.. S H·D], of any rank from 2 up. Each group of \
+            "Attention of heads that are packed along the last axis: [.. S H·D], of rank 2 or more. Each group of \
              heads / kv-heads query heads reads one key head. Masks are those of `sdpa`, of a shape that expands to [.. H S T].",
             Class::Composite,
             "(F float) (M any) F[B.. S (* G R D)] F[B.. T (* G D)] F[B.. T (* G E)] M[A..]? -> F[B.. S (* G R E)] \
@@ -45,9 +46,9 @@ pub(super) const OPS: &[OpDef] = &[
         flops: block_flops,
         ..op(
             "attention-block",
-            "Self-attention from projection to projection: x·w + b is queries, keys and values side by side; `rope` turns queries \
-             and keys by the cosines and sines [S P] (P = 0: not at all); `mha`; and its result times wo, plus bo. Operands: \
-             x, w, b, wo, bo, cos, sin, mask.",
+            "Self-attention with its projections. The last axis of x·w + b has queries, keys and values. `rope` rotates queries and \
+             keys by the cosines and sines [S P], which change nothing if P = 0. The result is mha(…)·wo + bo. \
+             Operands: x, w, b, wo, bo, cos, sin, mask.",
             Class::Composite,
             "(F float) (M any) F[B.. S X] F[X (* G (+ R 2) D)] F[(* G (+ R 2) D)] F[(* G R D) Y] F[Y] F[S P] F[S P] M[A..]? \
              -> F[B.. S Y] (equal heads (* G R)) (equal kv-heads G) (at-most 1 heads) (at-most 1 kv-heads) (at-most (* 2 P) D) \
@@ -83,20 +84,20 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Returns two projections and the attention between them.
+/// Returns the operations of two projections and of the attention between them.
 fn block_flops(operands: &[&Type], result: &Type) -> f64 {
     let (rows, width) = (operands[0].count() as f64 / extent(operands[0], -1).max(1.0), extent(operands[3], -2));
     let projections = 2.0 * (rows * operands[1].count() as f64 + result.count() as f64 * width);
     projections + rows * extent(operands[0], -2) * (4.0 * width + 10.0)
 }
 
-/// Returns one of the parts.
+/// Returns the result of another op's evaluation.
 fn part<S: Scalar>(f: TensorFn<S>, operands: &[&Value<S>], attrs: &[Attr], dims: &[usize]) -> Value<S> {
     let result = Type::tensor(operands[0].dtype, dims);
     f(&OpCall { operands, attrs, result: &result }).remove(0)
 }
 
-/// [.. R·C·D] in the order of `R` and `C` swapped, for tensors whose last axes have `rows` and then `heads` of `width`.
+/// Swaps the axes `rows` and `heads` of a tensor with the trailing axes [rows heads width].
 fn swapped<S: Scalar>(x: &Value<S>, (rows, heads, width): (usize, usize, usize), dims: Vec<usize>) -> Value<S> {
     let matrix = (rows * heads * width).max(1);
     let from = |n: usize| {
@@ -107,24 +108,24 @@ fn swapped<S: Scalar>(x: &Value<S>, (rows, heads, width): (usize, usize, usize),
     Value { dtype: x.dtype, dims, data: Data::Real((0..x.count()).map(from).collect()) }
 }
 
-/// [.. S H·D] as [.. H S D].
+/// Returns [.. S H·D] as [.. H S D].
 fn split<S: Scalar>(x: &Value<S>, heads: usize) -> Value<S> {
     let (rows, width) = (x.extent(1), x.extent(0) / heads.max(1));
     let outer = &x.dims[..x.dims.len() - 2];
     swapped(x, (rows, heads, width), [outer, &[heads, rows, width]].concat())
 }
 
-/// [.. H S D] as [.. S H·D].
+/// Returns [.. H S D] as [.. S H·D].
 fn merged<S: Scalar>(x: &Value<S>) -> Value<S> {
     let (heads, rows, width) = (x.extent(2), x.extent(1), x.extent(0));
     let outer = &x.dims[..x.dims.len() - 3];
     swapped(x, (heads, rows, width), [outer, &[rows, heads * width]].concat())
 }
 
-/// `len` columns of each row.
+/// Returns `len` columns of each row, from column `at` on.
 fn columns<S: Scalar>(x: &Value<S>, at: usize, len: usize) -> Value<S> {
     let mut dims = x.dims.clone();
-    *dims.last_mut().expect("the signature asks for rows") = len;
+    *dims.last_mut().expect("the signature requires rows") = len;
     let elements = x.rows().flat_map(|row| row[at..at + len].iter().copied()).collect();
     Value { dtype: x.dtype, dims, data: Data::Real(elements) }
 }
@@ -134,10 +135,10 @@ fn sum<S: Scalar>(x: &Value<S>, y: &Value<S>) -> Value<S> {
 }
 
 fn number<S>(call: &OpCall<'_, S>, attr: usize) -> usize {
-    call.attrs[attr].int().and_then(|n| usize::try_from(n).ok()).expect("the signature asks for 1 at least")
+    call.attrs[attr].int().and_then(|n| usize::try_from(n).ok()).expect("the signature requires at least 1")
 }
 
-/// Attention of heads that are split already, and the heads merged again.
+/// Returns the attention of split heads, with the heads of the result merged.
 fn attend<S: Scalar>(qkv: [&Value<S>; 3], mask: Option<&Value<S>>, attrs: &[Attr]) -> Value<S> {
     let [q, _, v] = qkv;
     let dims = [&q.dims[..q.dims.len() - 1], &v.dims[v.dims.len() - 1..]].concat();

@@ -1,11 +1,11 @@
-//! Leaves: values that no other value goes into.
+//! Leaves: ops without operands.
 
 use super::{AttrKind::*, Class, Leaf, OpDef, Rounding, attr, eval::Eval, op};
 
 pub(super) const OPS: &[OpDef] = &[
     leaf(
         "input",
-        "A tensor that is given anew at each run.",
+        "A tensor that is given at each run.",
         Leaf::Input,
         &[attr("name", Name), attr("type", Type)],
         "-> type",
@@ -19,7 +19,7 @@ pub(super) const OPS: &[OpDef] = &[
     ),
     leaf(
         "state",
-        "A tensor that is kept from run to run: all zeros at first, then what an `update` of it says.",
+        "A tensor that is kept from run to run: zeros at first, then the value of its `update`.",
         Leaf::State,
         &[attr("name", Name), attr("type", Type)],
         "-> type",

@@ -1,14 +1,14 @@
-//! How pointwise ops map integers that are polynomials of extents at run time.
+//! Pointwise ops on integers that are polynomials of extents at run time, such as a computed length.
 
 use std::cmp::Ordering;
 
 use crate::{DType, Dim};
 
-/// Maps such integers of the operands to that of the result, given the result's element type. Returns `None` if the
-/// result is no such integer. Wrapping of the result is ignored.
+/// A function from the operands, as polynomials, and the result's element type to the result as a polynomial. It
+/// returns `None` if the result is not one. It ignores that the result may wrap.
 pub type LengthFn = fn(&[Dim], DType) -> Option<Dim>;
 
-/// Returns `None`: the result is not known.
+/// Returns `None`, because the result is not known.
 pub(super) fn none(_: &[Dim], _: DType) -> Option<Dim> {
     None
 }
@@ -29,9 +29,9 @@ pub(super) fn mul(x: &[Dim], _: DType) -> Option<Dim> {
     Some(&x[0] * &x[1])
 }
 
-/// Returns the quotient if there is no remainder; then nothing is truncated.
+/// Returns the quotient if the division leaves no remainder, so that nothing is truncated.
 pub(super) fn div(x: &[Dim], _: DType) -> Option<Dim> {
-    // The quotient by an extent that may be 0 is 0 there.
+    // The op returns 0 for a division by 0, so the result is not a polynomial if the divisor may be 0.
     let (least, most) = x[1].range()?;
     if least <= 0 && most >= 0 {
         return None;
@@ -51,7 +51,7 @@ pub(super) fn select(x: &[Dim], _: DType) -> Option<Dim> {
     Some(x[if x[0].known()? == 0 { 2 } else { 1 }].clone())
 }
 
-/// Returns the truth value if it is equal for all lengths; other integers are unchanged.
+/// Returns the truth value if it is the same for all lengths. Other integers are unchanged.
 pub(super) fn cast(x: &[Dim], to: DType) -> Option<Dim> {
     match to {
         DType::Bool => compare(&[x[0].clone(), Dim::Known(0)], |order| order != Some(Ordering::Equal)),
@@ -59,7 +59,7 @@ pub(super) fn cast(x: &[Dim], to: DType) -> Option<Dim> {
     }
 }
 
-/// Returns a comparison with one result for all lengths.
+/// Returns the result of a comparison if it is the same for all lengths.
 pub(super) fn compare(x: &[Dim], holds: fn(Option<Ordering>) -> bool) -> Option<Dim> {
     let (least, most) = (&x[0] - &x[1]).range()?;
     let possible =
@@ -69,7 +69,7 @@ pub(super) fn compare(x: &[Dim], holds: fn(Option<Ordering>) -> bool) -> Option<
     results.all(|result| result == first).then_some(Dim::Known(i64::from(first)))
 }
 
-/// Returns whether the first of two is the larger one, or both are equal, for all lengths.
+/// Returns whether the first of two is at least the second for all lengths; `None` if that depends on the lengths.
 fn larger(a: &Dim, b: &Dim) -> Option<bool> {
     let (least, most) = (a - b).range()?;
     if least >= 0 {
@@ -102,7 +102,7 @@ mod tests {
                 for (n, m) in (1..=4).flat_map(|n| (0..=3).map(move |m| (n, m))) {
                     let at = |dim: &Dim| {
                         let length = |name: &str| Some(Dim::Known(if name == "S" { n } else { m }));
-                        dim.bind(&length).known().expect("both are bound")
+                        dim.bind(&length).known().expect("both symbols are bound")
                     };
                     let operands: Vec<_> = given.iter().map(|dim| (at(dim) as f64, DType::I64)).collect();
                     let want = op.fold(&attrs, &operands, to);

@@ -1,8 +1,8 @@
 //! The op table: every op, declared once.
 //!
-//! An op is an [`OpDef`]: name, attributes, type signature, class, reference evaluation and cost features. The builder,
-//! the verifier, the text form, rules, lowering and the interpreter read the table. No code outside of it matches on
-//! the identity of an op.
+//! An op is an [`OpDef`]: name, attributes, type signature, class, reference evaluation and cost features. The
+//! builder, the verifier, the text form, rules, lowering and the interpreter read this table. No code outside of the
+//! table matches on the identity of an op.
 
 mod attention;
 mod attributes;
@@ -79,59 +79,61 @@ const FAMILIES: &[&[OpDef]] = &[
 /// The declaration of an op.
 #[derive(Debug)]
 pub struct OpDef {
-    /// Its name, as rules and the text form write it.
+    /// The name in rules and in the text form.
     pub name: &'static str,
     /// The formula, with a short description.
     pub doc: &'static str,
-    /// Its class for the planner.
+    /// The class for the planner.
     pub class: Class,
-    /// Its attributes, in the order in which nodes hold them.
+    /// The attributes, in the order in which nodes hold them.
     pub attrs: &'static [AttrDef],
-    /// Its type signature (see [`crate::lang`]), which broadcasts the NumPy way where the op does.
+    /// The type signature (see [`crate::lang`]). It allows broadcasting by NumPy's rules if the op does.
     pub signature: &'static str,
-    /// The form that kernels take, if it is narrower than the signature; otherwise empty.
+    /// The signature of the forms that kernels compute, if it is narrower than `signature`; otherwise empty.
     pub legal: &'static str,
-    /// Whether its first two operands can be swapped.
+    /// Whether the first two operands can be swapped.
     pub commutative: bool,
-    /// How a pointwise op of one operand treats order and sign.
+    /// The monotonicity and the symmetries of a pointwise op of one operand.
     pub traits: &'static [Trait],
-    /// The integers that its operand may have; any other is an error. No rule moves or folds such an op, and kernels
+    /// The integers that the operand may have; any other is an error. No rule moves or folds such an op, and kernels
     /// check each element.
     pub ids: Option<fn(&[Attr]) -> Ids>,
-    /// Whether all kernels give the same bits for floats.
+    /// How far the bits of a floating result may differ between kernels.
     pub rounding: Rounding,
-    /// The axis of operand 0 along which its kernels run, if there is one: stored operands should have that axis last.
+    /// The axis of the first operand along which the kernels run, if there is one. Stored operands should have this
+    /// axis last.
     pub along: Option<i64>,
-    /// For each operand, the pointwise op that its kernel applies first; further operands are unchanged.
+    /// For each operand, the pointwise op that the kernel applies to it first. Operands beyond the list are
+    /// unchanged.
     pub prologue: &'static [&'static str],
-    /// Whether its result shows the rounding of a floating operand in full: a function of the element types of operand
-    /// and result. Steps and comparisons do; a conversion does where the result is an integer, or of a type that holds
-    /// more digits.
+    /// Whether the rounding of a floating operand can change the result discontinuously, given the element types of
+    /// operand and result. This holds for step functions and comparisons, and for conversions to integers or to types
+    /// with more significant digits.
     pub observes: fn(DType, DType) -> bool,
-    /// Whether it leaves out elements that an operand hides, whatever they hold.
+    /// Whether the op ignores elements that another operand hides, even if they are NaN or ∞.
     pub leaves_out: bool,
     /// The reference evaluation.
     pub eval: Eval,
-    /// Maps intervals of its operands to that of its result.
+    /// Maps the intervals of the operands to the interval of the result.
     pub interval: IntervalFn,
     /// Maps operands that are polynomials of extents at run time to the result.
     pub lengths: LengthFn,
-    /// Floating-point operations for given operand types and result type.
+    /// The floating-point operations for given operand types and result type.
     pub flops: fn(&[&Type], &Type) -> f64,
 }
 
-/// An op: a row of the table, or one that a file declares.
+/// An op: a row of the table, or an op that a file declares.
 #[derive(Clone, Copy)]
 pub struct Op(&'static Row);
 
-/// An op with the parts of its declaration.
+/// An op, with the parsed parts of its declaration.
 #[derive(Debug)]
 struct Row {
     def: &'static OpDef,
     signature: Signature,
     legal: Option<Signature>,
-    /// Its place in the table, or a hash of its declaration: hashes and order must not depend on where a row is in
-    /// memory.
+    /// The position in the table, or a hash of the declaration. Hashes and order use it because a row's memory
+    /// address may differ between runs.
     number: u64,
     declared: Option<Declared>,
 }
@@ -167,45 +169,45 @@ fn table() -> &'static Table {
 }
 
 impl Op {
-    /// Returns the built-in op of that name.
+    /// Returns the built-in op with this name.
     pub fn named(name: &str) -> Option<Op> {
         let table = table();
         table.by_name.get(name).map(|at| Op(&table.rows[*at]))
     }
 
-    /// Returns every built-in op, family by family.
+    /// Returns every built-in op, grouped by family.
     pub fn all() -> impl Iterator<Item = Op> + Clone {
         table().rows.iter().map(Op)
     }
 
-    /// Returns its declaration.
+    /// Returns the op's declaration.
     pub fn def(self) -> &'static OpDef {
         self.0.def
     }
 
-    /// Returns its name.
+    /// Returns the op's name.
     pub fn name(self) -> &'static str {
         self.def().name
     }
 
-    /// Returns its parsed signature.
+    /// Returns the op's parsed signature.
     pub fn signature(self) -> &'static Signature {
         &self.0.signature
     }
 
-    /// Returns the type of its result.
+    /// Returns the type of the op's result.
     ///
     /// # Errors
-    /// When attributes and operands do not fit the signature.
+    /// If attributes or operands do not fit the signature.
     pub fn infer(self, attrs: &[Attr], operands: &[&Type]) -> Result<Type, Mismatch> {
         if let Class::Project = self.def().class {
             let (Some(Attr::Int(at)), [Type::Tuple(parts)]) = (attrs.first(), operands) else {
-                return Err(Mismatch::Form("`get` takes a result out of a tuple".into()));
+                return Err(Mismatch::Form("`get` needs a tuple as its operand".into()));
             };
             let part = usize::try_from(*at).ok().and_then(|at| parts.get(at));
             return part
                 .cloned()
-                .ok_or_else(|| Mismatch::Form(format!("there is no result {at} among {}", parts.len())));
+                .ok_or_else(|| Mismatch::Form(format!("the tuple has no result {at}, only {} results", parts.len())));
         }
         if let Class::Loop = self.def().class {
             return control::infer(attrs, operands);
@@ -215,27 +217,27 @@ impl Op {
             let graph = definition.graph(attrs, operands).map_err(Mismatch::Form)?;
             let made = graph.outputs().first().map(|(_, id)| graph.ty(*id));
             if let Some(made) = made.filter(|made| **made != promised) {
-                let problem = format!("its definition computes {made}, its declared result is {promised}");
+                let problem = format!("its definition computes {made}, but its declared result is {promised}");
                 return Err(Mismatch::Form(problem));
             }
         }
         Ok(promised)
     }
 
-    /// Returns whether kernels take the op in this form; others are there to be rewritten by the `legalize` pack.
+    /// Returns whether kernels compute the op in this form. The pack `legalize` rewrites all other forms.
     pub fn is_legal(self, attrs: &[Attr], operands: &[&Type]) -> bool {
         self.0.legal.as_ref().is_none_or(|s| s.bind(attrs, operands).is_ok())
     }
 
-    /// Returns the variables of its signature, bound for given attributes and operands.
+    /// Returns the variables of the op's signature, bound for given attributes and operands.
     ///
     /// # Errors
-    /// As [`Op::infer`].
+    /// If attributes or operands do not fit the signature.
     pub fn bind(self, attrs: &[Attr], operands: &[&Type]) -> Result<Bindings, Mismatch> {
         self.signature().bind(attrs, operands)
     }
 
-    /// Returns the first of the elements of its operand that is out of range, where the op checks them.
+    /// Returns the first element of the operand that is out of range, if the op checks its elements.
     pub fn out_of_range<S>(self, attrs: &[Attr], operand: impl IntoIterator<Item = Element<S>>) -> Option<OutOfRange> {
         let ids = self.def().ids?(attrs);
         let wrong = |element| match element {
@@ -246,8 +248,8 @@ impl Op {
     }
 
     /// Returns the value of a pointwise op of scalars, rounded to the element type of the result. Returns `None` for
-    /// other ops, for integers that an `f64` does not represent, and for integers out of range. Kernels may give
-    /// another value, unless [`Op::is_settled`] holds.
+    /// other ops, for integers that an `f64` does not represent, and for integers out of range. Kernels may compute a
+    /// slightly different value, unless [`Op::is_settled`] holds.
     pub fn fold(self, attrs: &[Attr], operands: &[(f64, DType)], result: DType) -> Option<f64> {
         let Eval::Elements(eval) = self.def().eval else { return None };
         let element = |&(x, dtype): &(f64, DType)| match dtype.is_float() {
@@ -291,7 +293,7 @@ impl std::hash::Hash for Op {
     }
 }
 
-// Ops are ordered by name, so that decisions by order do not depend on the order of the table.
+// Ops are ordered by name, so that decisions that depend on order do not depend on the table.
 impl Ord for Op {
     fn cmp(&self, other: &Op) -> std::cmp::Ordering {
         self.name().cmp(other.name()).then(self.0.number.cmp(&other.0.number))
@@ -304,12 +306,12 @@ impl PartialOrd for Op {
     }
 }
 
-/// Returns the integer that an `f64` holds exactly, with room on both sides.
+/// Returns the integer that an `f64` holds, if the adjacent integers are representable too.
 fn exact_int(x: f64) -> Option<i64> {
     (x.fract() == 0.0 && x.abs() < 2_f64.powi(53)).then_some(x as i64)
 }
 
-/// Returns an op without attributes that costs no arithmetic, for the declarations to build on.
+/// Returns the declaration of an op without attributes and arithmetic, on which other declarations build.
 const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'static str, eval: Eval) -> OpDef {
     OpDef {
         name,
@@ -333,17 +335,17 @@ const fn op(name: &'static str, doc: &'static str, class: Class, signature: &'st
     }
 }
 
-/// `N` operations for each element of the result.
+/// Returns `N` operations for each element of the result.
 fn each<const N: usize>(_: &[&Type], result: &Type) -> f64 {
     (N * result.count()) as f64
 }
 
-/// `N` operations for each element of the first operand.
+/// Returns `N` operations for each element of the first operand.
 fn read<const N: usize>(operands: &[&Type], _: &Type) -> f64 {
     (N * operands[0].count()) as f64
 }
 
-/// Returns the extent of an axis counted from the end; zero while it is symbolic.
+/// Returns the extent of an axis counted from the end; zero if it is symbolic.
 fn extent(ty: &Type, axis: i64) -> f64 {
     let shape = ty.as_tensor().map(|(_, s)| s);
     shape.and_then(|s| s.get(s.position(axis)?)?.known()).map_or(0.0, |n| n as f64)

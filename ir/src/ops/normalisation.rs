@@ -1,4 +1,4 @@
-//! Softmax and the norms: composites over the rows of a tensor.
+//! Softmax and normalisation layers: composites over the rows of a tensor.
 
 use super::{
     AttrDef,
@@ -17,7 +17,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: read::<12>,
         ..op(
             "softmax",
-            "eˣ⁻ᵐ / Σ eˣ⁻ᵐ along an axis, m the largest; NaN where all are −∞.",
+            "eˣ⁻ᵐ / Σ eˣ⁻ᵐ along an axis, where m is the largest element; NaN if all are −∞.",
             Class::Composite,
             "(F float) F[A..] -> F[A..]",
             tensors!(softmax),
@@ -28,7 +28,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: read::<12>,
         ..op(
             "log-softmax",
-            "x − m − log Σ eˣ⁻ᵐ along an axis, m the largest.",
+            "x − m − log Σ eˣ⁻ᵐ along an axis, where m is the largest element.",
             Class::Composite,
             "(F float) F[A..] -> F[A..]",
             tensors!(log_softmax),
@@ -39,7 +39,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: read::<8>,
         ..op(
             "layernorm",
-            "(x − mean) / √(variance + eps) · g + b over the last axis, b = 0 where it is not given; the variance is the mean \
+            "(x − mean) / √(variance + eps) · g + b over the last axis, b = 0 if it is not given; the variance is the mean \
              of (x − mean)².",
             Class::Composite,
             "(F float) F[B.. D] F[D] F[D]? -> F[B.. D]",
@@ -81,7 +81,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Returns exp(x − max) for each x of a row, where max is the largest element of the row, and the sum of these powers.
+/// Returns exp(x − m) for each x of a row, where m is the largest element of the row, and the sum of these powers.
 pub(super) fn powers<S: Scalar>(row: &[S]) -> (Vec<S>, S) {
     let most = greatest(row);
     let powers: Vec<S> = row.iter().map(|&x| (x - most).exp()).collect();
@@ -89,7 +89,7 @@ pub(super) fn powers<S: Scalar>(row: &[S]) -> (Vec<S>, S) {
     (powers, sum)
 }
 
-/// Returns the probabilities of a row: eˣ⁻ᵐ / Σ eˣ⁻ᵐ.
+/// Returns the probabilities eˣ⁻ᵐ / Σ eˣ⁻ᵐ of a row, where m is its largest element.
 pub(crate) fn probabilities<S: Scalar>(row: &[S]) -> Vec<S> {
     let (powers, sum) = powers(row);
     powers.into_iter().map(|p| p / sum).collect()
@@ -105,7 +105,7 @@ fn greatest<S: Scalar>(row: &[S]) -> S {
     row.iter().copied().fold(S::exact(f64::NEG_INFINITY), S::larger)
 }
 
-/// Returns a function of the rows along the axis of the first attribute.
+/// Applies a function to the rows along the axis of the first attribute.
 fn along_axis<S: Scalar>(call: &OpCall<'_, S>, f: fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
     let x = call.operands[0];
     let rank = x.dims.len();
@@ -136,7 +136,7 @@ fn mean<S: Scalar>(row: impl ExactSizeIterator<Item = S>) -> S {
     S::sum(row) / count
 }
 
-/// (x − mean) / √(variance + eps) · g + b.
+/// Returns (x − mean) / √(variance + eps) · g + b.
 fn layer_normalised<S: Scalar>(row: &[S], g: &[S], b: Option<&[S]>, eps: S) -> Vec<S> {
     let centre = mean(row.iter().copied());
     let centred: Vec<S> = row.iter().map(|&x| x - centre).collect();
@@ -148,7 +148,7 @@ fn layer_normalised<S: Scalar>(row: &[S], g: &[S], b: Option<&[S]>, eps: S) -> V
     }
 }
 
-/// x / √(mean of x² + eps) · g.
+/// Returns x / √(mean of x² + eps) · g.
 fn scale_normalised<S: Scalar>(row: &[S], g: &[S], eps: S) -> Vec<S> {
     let scale = (mean(row.iter().map(|&x| x * x)) + eps).rsqrt();
     row.iter().zip(g).map(|(&x, &g)| x * scale * g).collect()
@@ -164,7 +164,7 @@ fn rmsnorm<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     call.reals(x.rows().flat_map(|row| scale_normalised(row, g.reals(), call.number(0))))
 }
 
-/// Returns the sum of the first two operands, as it is stored, and a function of its rows.
+/// Returns the sum of the first two operands, rounded as if it were stored, and a function of its rows.
 fn with_sum<S: Scalar>(call: &OpCall<'_, S>, f: impl Fn(&[S]) -> Vec<S>) -> Vec<Value<S>> {
     let (x, r) = (call.operands[0], call.operands[1]);
     let sum = Value::from_reals(x.dtype, &x.dims, x.reals().iter().zip(r.reals()).map(|(&x, &r)| x + r));

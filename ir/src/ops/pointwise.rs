@@ -19,7 +19,8 @@ use crate::{DType, Scalar, functions, interval, round::of_integer};
 /// The kinds of `act` and of the activation of `linear`.
 pub(super) const ACTIVATIONS: &[&str] = &["none", "relu", "gelu-erf", "gelu-tanh", "silu", "sigmoid", "tanh"];
 
-/// One operand: name, what it computes, the class of its element types, flops of an element, how.
+/// Declares an op of one operand: its name, its documentation, the class of its element types, the operations of an
+/// element, and its evaluation.
 macro_rules! unary {
     ($name:literal, $doc:literal, $class:literal, $flops:literal, |$x:pat_param, $attrs:pat_param, $to:pat_param| $body:expr) => {
         OpDef {
@@ -33,15 +34,15 @@ macro_rules! unary {
             )
         }
     };
-    // A method of the scalar.
+    // The evaluation is a method of the scalar.
     ($name:literal, $doc:literal, $flops:literal, $method:ident) => {
         unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().$method()))
     };
-    // A function that kernels compute within 4 ulp.
+    // The evaluation is a function that kernels compute within 4 ulp.
     ($name:literal, $doc:literal, $flops:literal, function $f:path) => {
         unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().monotone($f, 4.0, 0.0)))
     };
-    // A function that jumps.
+    // The evaluation is a discontinuous function.
     ($name:literal, $doc:literal, step $f:path) => {
         OpDef {
             observes: always,
@@ -50,7 +51,7 @@ macro_rules! unary {
     };
 }
 
-/// Two operands of one class, and the element type of the result.
+/// Declares an op of two operands of one type, given the element type of the result.
 macro_rules! binary {
     ($name:literal, $doc:literal, $class:literal -> $result:literal, $commutative:literal, $flops:literal,
      |$x:pat_param, $attrs:pat_param, $to:pat_param| $body:expr) => {
@@ -68,11 +69,11 @@ macro_rules! binary {
             )
         }
     };
-    // Numbers: on reals and on integers.
+    // An op on numbers, with a function of reals and one of integers.
     ($name:literal, $doc:literal, $commutative:literal, $flops:literal, $real:expr, $int:expr) => {
         binary!($name, $doc, "number" -> "F", $commutative, $flops, |x, _, _| numbers(x, $real, $int))
     };
-    // Comparison: for which orders it holds (`None`: one is NaN).
+    // A comparison, given the orders for which it holds (`None`: one operand is NaN).
     ($name:literal, $doc:literal, $commutative:literal, $($order:pat_param)|+) => {
         OpDef {
             observes: always,
@@ -102,7 +103,7 @@ pub(super) const OPS: &[OpDef] = &[
         rounding: Correct,
         traits: &[Monotone, Odd],
         observes: always,
-        ..unary!("sign", "−1, 0 or 1 by the sign of x; x where x is a zero or NaN.", "number", 1, |x, _, _| {
+        ..unary!("sign", "−1, 0 or 1 by the sign of x; x itself if it is a zero or NaN.", "number", 1, |x, _, _| {
             number(x, |a| a.step(|v| if v == 0.0 || v.is_nan() { v } else { v.signum() }), i64::signum)
         })
     },
@@ -164,7 +165,7 @@ pub(super) const OPS: &[OpDef] = &[
         &[Monotone, Odd],
         op(
             "tf32",
-            "x, of which kernels may keep eleven significant bits only: matrix units take no more of an f32.",
+            "x, rounded to as few as eleven significant bits, because matrix units read only these bits of an f32.",
             Class::Pointwise,
             "f32[A..] -> f32[A..]",
             elements!(|x, _, _| Element::Real(short(x[0].real()))),
@@ -176,7 +177,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: each::<1>,
         ..op(
             "is-nan",
-            "Whether x is not a number.",
+            "Whether x is NaN.",
             Class::Pointwise,
             "(F float) F[A..] -> bool[A..]",
             elements!(|x, _, _| compare(&[x[0], x[0]], |o| o.is_none())),
@@ -185,7 +186,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef {
         interval: interval::not,
         rounding: Correct,
-        ..unary!("not", "The opposite truth value.", "bool", 1, |x, _, _| Element::Int(x[0].int().map(|n| 1 - n)))
+        ..unary!("not", "The negated truth value.", "bool", 1, |x, _, _| Element::Int(x[0].int().map(|n| 1 - n)))
     },
     OpDef {
         interval: interval::add,
@@ -205,25 +206,40 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef {
         interval: interval::div,
         lengths: lengths::div,
-        ..binary!("div", "a / b; integers truncate towards 0, and give 0 where b is 0.", false, 4, S::div, |a, b| if b
-            == 0
-        {
-            0
-        } else {
-            a.wrapping_div(b)
-        })
+        ..binary!(
+            "div",
+            "a / b; integers truncate towards 0, and the result is 0 if b is 0.",
+            false,
+            4,
+            S::div,
+            |a, b| if b == 0 { 0 } else { a.wrapping_div(b) }
+        )
     },
     OpDef {
         interval: interval::max,
         lengths: lengths::max,
         rounding: OpenZero,
-        ..binary!("max", "The larger; NaN if one is NaN. Which of two zeros is open.", true, 1, S::larger, i64::max)
+        ..binary!(
+            "max",
+            "The larger operand; NaN if one is NaN. Of zeros with different signs, either may be returned.",
+            true,
+            1,
+            S::larger,
+            i64::max
+        )
     },
     OpDef {
         interval: interval::min,
         lengths: lengths::min,
         rounding: OpenZero,
-        ..binary!("min", "The smaller; NaN if one is NaN. Which of two zeros is open.", true, 1, S::smaller, i64::min)
+        ..binary!(
+            "min",
+            "The smaller operand; NaN if one is NaN. Of zeros with different signs, either may be returned.",
+            true,
+            1,
+            S::smaller,
+            i64::min
+        )
     },
     OpDef {
         rounding: Approximate,
@@ -240,7 +256,7 @@ pub(super) const OPS: &[OpDef] = &[
         observes: always,
         ..binary!(
             "mod",
-            "a − b·⌊a/b⌋, which has the sign of b; integers give 0 where b is 0.",
+            "a − b·⌊a/b⌋, which has the sign of b; 0 for integers if b is 0.",
             false,
             6,
             S::modulo,
@@ -254,14 +270,14 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         interval: interval::and,
-        ..binary!("and", "Both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 0, |a, b| a & b))
+        ..binary!("and", "Whether both operands are true.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 0, |a, b| a & b))
     },
     OpDef {
         interval: interval::or,
-        ..binary!("or", "One or both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 1, |a, b| a | b))
+        ..binary!("or", "Whether at least one operand is true.", "bool" -> "bool", true, 1, |x, _, _| truths(x, 1, |a, b| a | b))
     },
-    binary!("xor", "One, not both.", "bool" -> "bool", true, 1, |x, _, _| truths(x, -1, |a, b| a ^ b)),
-    unary!("bit-not", "Each bit of an integer turned.", "int", 1, |x, _, to| Element::Int(
+    binary!("xor", "Whether exactly one operand is true.", "bool" -> "bool", true, 1, |x, _, _| truths(x, -1, |a, b| a ^ b)),
+    unary!("bit-not", "Each bit of an integer inverted.", "int", 1, |x, _, to| Element::Int(
         x[0].int().map(|n| to.wrap(!n))
     )),
     OpDef {
@@ -274,19 +290,19 @@ pub(super) const OPS: &[OpDef] = &[
     },
     OpDef {
         interval: interval::bit_or,
-        ..binary!("bit-xor", "The bits that are set in one integer, not both.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a ^ b))
+        ..binary!("bit-xor", "The bits that are set in exactly one of the integers.", "int" -> "F", true, 1, |x, _, _| wholes(x, |a, b| a ^ b))
     },
     OpDef {
         interval: interval::shift_left,
         ..binary!(
-            "shift-left", "a · 2ᵇ of integers, which wraps; 0 where b is negative or not less than the number of bits.", "int" -> "F", false, 1,
+            "shift-left", "a · 2ᵇ of integers, which wraps; 0 if b is negative or not less than the number of bits.", "int" -> "F", false, 1,
             |x, _, to| wholes(x, |a, b| shift(b, to).map_or(0, |b| a.wrapping_shl(b)))
         )
     },
     OpDef {
         interval: interval::shift_right,
         ..binary!(
-            "shift-right", "⌊a / 2ᵇ⌋ of integers; the sign, 0 or −1, where b is negative or not less than the number of bits.", "int" -> "F", false, 1,
+            "shift-right", "⌊a / 2ᵇ⌋ of integers; 0 or −1 by the sign of a if b is negative or not less than the number of bits.", "int" -> "F", false, 1,
             |x, _, to| wholes(x, |a, b| a >> shift(b, to).unwrap_or(63))
         )
     },
@@ -348,12 +364,12 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Says of a discontinuous op that it observes operands of every type.
+/// Returns true, for discontinuous ops, which observe the rounding of operands of every type.
 fn always(_: DType, _: DType) -> bool {
     true
 }
 
-/// Returns the op `tf32`: 2¹³ values of `f32` become one.
+/// Returns the op `tf32` of x. Its error is at most 2¹³ units in the last place of `f32`, because kernels may drop 13 bits.
 pub(super) fn short<S: Scalar>(x: S) -> S {
     x.gentle(|v| v, 8192.0, 0.0)
 }
@@ -373,12 +389,12 @@ fn number<S: Scalar>(x: &[Element<S>], real: impl Fn(S) -> S, int: impl Fn(i64) 
     }
 }
 
-/// Returns a function of two integers.
+/// Applies a function to two integers.
 fn wholes<S: Scalar>(x: &[Element<S>], f: impl Fn(i64, i64) -> i64) -> Element<S> {
     Element::Int(x[0].int().zip(x[1].int()).map(|(a, b)| f(a, b)))
 }
 
-/// Returns the bits that an integer of a type is shifted by, if it has more.
+/// Returns a shift as a number of bits, if it is less than the bits of the type.
 fn shift(by: i64, dtype: DType) -> Option<u32> {
     u32::try_from(by).ok().filter(|&by| by < dtype.def().bits)
 }
@@ -390,7 +406,8 @@ fn numbers<S: Scalar>(x: &[Element<S>], real: impl Fn(S, S) -> S, int: impl Fn(i
     }
 }
 
-/// Returns a truth function. An operand equal to `decides` determines the result, whatever the other is.
+/// Applies a function to two truth values. An operand equal to `decides` determines the result, even if the other one
+/// is uncertain.
 fn truths<S: Scalar>(x: &[Element<S>], decides: i64, f: impl Fn(i64, i64) -> i64) -> Element<S> {
     Element::Int(match (x[0].int(), x[1].int()) {
         (Some(a), Some(b)) => Some(f(a, b)),
@@ -422,7 +439,7 @@ fn cast<S: Scalar>(x: Element<S>, to: DType) -> Element<S> {
     match x {
         Element::Real(a) if to.is_float() => Element::Real(a),
         Element::Real(_) if to == DType::Bool => compare(&[x, Element::Real(S::exact(0.0))], |o| o != Some(Equal)),
-        // `as` truncates and saturates, and takes NaN to 0.
+        // `as` truncates, saturates and converts NaN to 0.
         Element::Real(a) => {
             let whole = move |v: f64| (v as i64).clamp(low, high);
             Element::Int(a.step(move |v| whole(v) as f64).certain().map(|_| whole(a.value())))
@@ -433,7 +450,7 @@ fn cast<S: Scalar>(x: Element<S>, to: DType) -> Element<S> {
     }
 }
 
-/// Returns eˣ, and 0 for x < `least`. Rounding of x decides near there, and no user of the op may rely on the zero.
+/// Returns eˣ, and 0 for x < `least`. Near `least`, rounding of x decides between them, so the result may be either.
 fn exp_normal<S: Scalar>(x: S, least: f64) -> S {
     let (zero, power) = (S::exact(0.0), x.exp());
     match x.value() {
@@ -452,7 +469,7 @@ fn integer_power(a: i64, b: i64) -> i64 {
     }
 }
 
-/// Computes the power by squaring, modulo 2⁶⁴; `b` ≥ 0.
+/// Computes aᵇ by squaring, modulo 2⁶⁴, for `b` ≥ 0.
 fn power_of(mut a: i64, mut b: i64) -> i64 {
     let mut power = 1_i64;
     while b > 0 {
@@ -465,12 +482,13 @@ fn power_of(mut a: i64, mut b: i64) -> i64 {
     power
 }
 
-/// Returns the activation of that name.
+/// Returns the activation `kind` of x.
 pub(super) fn activate<S: Scalar>(x: S, kind: &str) -> S {
     match kind {
         "none" => x,
         "relu" => x.larger(S::exact(0.0)),
-        // x·Φ(x). A kernel of its own may be less exact than x/2·(1 + erf(x/√2)) near 0, and more exact in the tail.
+        // The formula is x·Φ(x). A kernel for it may be less accurate than x/2·(1 + erf(x/√2)) near 0, and more
+        // accurate in the tail.
         "gelu-erf" => x * x.monotone(functions::normal_distribution, 4.0, 2.0),
         "gelu-tanh" => {
             let twice = S::exact((8.0 / PI).sqrt()) * (x + S::exact(0.044715) * x * x * x);
@@ -479,7 +497,7 @@ pub(super) fn activate<S: Scalar>(x: S, kind: &str) -> S {
         "silu" => (x * x.sigmoid()).plus_ulps(1.0),
         "sigmoid" => x.sigmoid(),
         "tanh" => x.tanh(),
-        _ => unreachable!("ACTIVATIONS lists what there is"),
+        _ => unreachable!("`ACTIVATIONS` lists all activations"),
     }
 }
 

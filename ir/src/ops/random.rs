@@ -1,4 +1,5 @@
-//! Random numbers as functions of a key and a position: the same key gives the same numbers on every backend and in every run.
+//! Random numbers as functions of a key and a position. The same key gives the same numbers on every backend and in
+//! every run.
 
 use std::{cmp::Ordering, f64::consts::PI};
 
@@ -33,8 +34,8 @@ pub(super) const OPS: &[OpDef] = &[
         flops: each::<27>,
         ..op(
             "random-uniform",
-            "Numbers from 0 up to, but not including, 1: as many of the first of `random-bits` as the significand has, times a power of two. \
-             An f64 takes the first 27 and 26 of two elements.",
+            "Numbers from 0 up to, but not including, 1: the leading bits of `random-bits`, as many as the significand has, times a power of two. \
+             An f64 uses the leading 27 and 26 bits of two elements.",
             Class::Composite,
             "(F float) u32[2] -> F[C..] (shape shape C) (dtype dtype F)",
             tensors!(uniform),
@@ -68,7 +69,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: each::<30>,
         ..op(
             "dropout",
-            "x·s where `random-uniform` of f32 is not less than the ratio, and 0 elsewhere; s is 1/(1 − ratio), and ratio and s are rounded. \
+            "x·s where `random-uniform` of f32 is not less than the ratio, and 0 elsewhere; s is 1/(1 − ratio). The ratio is rounded to f32, and s to the type of x. \
              Operands: x, key.",
             Class::Composite,
             "(F float) F[A..] u32[2] -> F[A..] (between ratio 0 1)",
@@ -77,7 +78,7 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// The multipliers of Philox4x32, and the increments of keys per round.
+/// The multipliers of Philox4x32, and the increments that each round adds to the key.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const GROWTH: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
@@ -97,13 +98,13 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// Returns an element of the random bits of a key.
+/// Returns element `at` of the random bits of a key.
 fn word(key: Option<[u32; 2]>, at: usize) -> Option<u32> {
     let n = (at / 4) as u64;
     Some(philox([n as u32, (n >> 32) as u32, 0, 0], key?)[at % 4])
 }
 
-/// Returns the key among the operands, where it is known.
+/// Returns the key, which is the last operand, if it is certain.
 fn key<S: Scalar>(call: &OpCall<'_, S>) -> Option<[u32; 2]> {
     match call.operands.last().map(|key| &key.data) {
         Some(Data::Int(key)) => Some([key[0]? as u32, key[1]? as u32]),
@@ -117,7 +118,7 @@ fn bits<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     vec![Value::from_elements(dtype, &dims, (0..dims.iter().product()).map(bits))]
 }
 
-/// Returns an element of the uniform numbers of a key.
+/// Returns element `at` of the uniform numbers of a key.
 fn uniform_at<S: Scalar>(key: Option<[u32; 2]>, dtype: DType, at: usize) -> Element<S> {
     let bits = dtype.significand_bits();
     let whole = match dtype {
@@ -151,7 +152,7 @@ fn normal<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     vec![Value::from_elements(dtype, &dims, (0..dims.iter().product()).map(element))]
 }
 
-/// Returns whether each uniform number is less than another one.
+/// Returns whether the uniform number at position `at` is less than `than`.
 fn is_less<S: Scalar>(key: Option<[u32; 2]>, at: usize, than: S) -> Whole {
     match uniform_at::<S>(key, DType::F32, at) {
         Element::Real(x) if key.is_some() => x.judge(than, |order| order == Some(Ordering::Less)).map(i64::from),
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn words_are_those_of_random123() {
-        // The vectors `philox4x32 10` of the file `kat_vectors` of Random123.
+        // These are the vectors `philox4x32 10` of the file `kat_vectors` of Random123.
         for (counter, key, words) in [
             ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
             ([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),

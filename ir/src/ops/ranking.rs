@@ -1,4 +1,4 @@
-//! The order of the elements of a row.
+//! The ranking of the elements of a row by their order.
 
 use std::cmp::Ordering;
 
@@ -16,14 +16,14 @@ const ROW: RowOp = RowOp {
     result: RowResult::PerElement,
     needs: RowNeeds::Whole,
     monoid: None,
-    // The element that comes after all others, at any position.
+    // The element that sorts after all others, wherever it is in the row.
     neutral: |_, dtype, attrs| match (dtype.is_float(), descending(attrs)) {
         (true, false) => f64::NAN.into(),
         (true, true) => f64::NEG_INFINITY.into(),
         (false, false) => dtype.integers().1.into(),
         (false, true) => dtype.integers().0.into(),
     },
-    // Keys are made and parted, then the first ones sorted.
+    // A radix sort makes keys and partitions them, and then the first `most` elements are sorted.
     steps: |count, attrs| 3.0 * count + count.min(most(attrs) as f64) * (most(attrs) as f64).max(1.0).log2(),
     details: |attrs| format!("{} most={}", if descending(attrs) { " descending" } else { "" }, most(attrs)),
 };
@@ -35,9 +35,9 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
     flops: read::<16>,
     ..op(
         "ranking",
-        "How many elements of its row, along the last axis, come before each: those that are smaller, or larger where `descending` says \
-         so, and equal ones that are there before it. NaN is larger than all numbers, and NaN are equal, as for NumPy's sort. Of what comes \
-         after the first `most`, it is `most`.",
+        "For each element, the number of elements of its row (the last axis) that sort before it: smaller ones, or larger ones with \
+         `descending`, and equal ones at earlier positions. NaN is larger than all numbers, and NaNs are equal, as in NumPy's sort. \
+         The result is at most `most`.",
         Class::Anchor(Anchor::Row(ROW)),
         "(F number) F[B.. D] -> i32[B.. D]",
         tensors!(ranking),
@@ -47,21 +47,21 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
 /// The attributes of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The number of leading elements, in sorted order, that get a rank of their own. All later ones get the rank `most`.
+    /// The number of leading elements, in sorted order, whose rank is exact. All later elements have the rank `most`.
     pub most: usize,
     /// Whether larger elements come first.
     pub descending: bool,
 }
 
 impl Order {
-    /// Returns that of a row operation, if it is a ranking.
+    /// Returns the order of a ranking; `None` for other ops.
     pub fn of(op: Op, attrs: &[Attr]) -> Option<Order> {
         let is_ranking = op.row().is_some_and(|row| !row.is_per_row() && row.needs == RowNeeds::Whole);
         is_ranking.then(|| Order { most: usize::try_from(most(attrs)).unwrap_or(0), descending: descending(attrs) })
     }
 }
 
-/// Returns the number of distinct places.
+/// Returns the attribute `most`: ranks are less than it, or equal to it for later elements.
 fn most(attrs: &[Attr]) -> i64 {
     attrs[0].int().expect("the op table declares an integer").max(0)
 }
@@ -71,7 +71,7 @@ fn descending(attrs: &[Attr]) -> bool {
     attrs[1].bool().expect("the op table declares a truth value")
 }
 
-/// Returns whether `other` comes before `own`, or `earlier` decides.
+/// Returns whether `other` sorts before `own`. If they are equal, `earlier` decides.
 fn comes_before<S: Scalar>(other: S, own: S, descending: bool, earlier: bool) -> Whole {
     let before = match (other.value().is_nan(), own.value().is_nan()) {
         (true, true) => earlier,
@@ -90,7 +90,7 @@ fn comes_before<S: Scalar>(other: S, own: S, descending: bool, earlier: bool) ->
     Some(i64::from(before))
 }
 
-/// As [`comes_before`], of integers.
+/// Returns whether the integer `other` sorts before `own`. If they are equal, `earlier` decides.
 fn int_comes_before(other: Whole, own: Whole, descending: bool, earlier: bool) -> Whole {
     let order = if descending { own?.cmp(&other?) } else { other?.cmp(&own?) };
     Some(i64::from(order.is_lt() || earlier && order.is_eq()))

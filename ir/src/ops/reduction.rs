@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{DType, Op, Scalar, attr::Number, index::strides};
 
-/// The declaration of a [`Reduction`]: a monoid, which is an associative and commutative combination of two elements
-/// and its identity.
+/// The declaration of a [`Reduction`]: a monoid, that is an associative and commutative op on two elements, and its
+/// identity.
 #[derive(Debug)]
 pub struct Monoid {
-    /// Its name in printed plans.
+    /// The name in printed plans.
     pub name: &'static str,
     /// The pointwise op that combines two elements.
     pub op: &'static str,
@@ -21,15 +21,15 @@ pub struct Monoid {
     pub rows: &'static str,
     /// The reduction of no elements, for an element type.
     pub identity: fn(DType) -> Number,
-    /// Whether each result is one of the elements, so that none is rounded.
+    /// Whether each result is one of the elements, so that no result is rounded.
     pub selects: bool,
-    /// Whether elements other than 0 may combine to 0 because the result leaves the range.
+    /// Whether elements other than 0 may combine to 0 because the result underflows or wraps.
     pub vanishes: bool,
-    /// Combines two integers; the result wraps to its type.
+    /// Combines two integers. The caller wraps the result to the element type.
     pub integers: fn(i64, i64) -> i64,
 }
 
-/// One for each [`Reduction`], in its order.
+/// The monoid of each [`Reduction`], in the order of the enum.
 static MONOIDS: [Monoid; 4] = [
     Monoid {
         name: "sum",
@@ -70,22 +70,22 @@ static MONOIDS: [Monoid; 4] = [
 ];
 
 impl Reduction {
-    /// All of them.
+    /// All reductions.
     pub const ALL: [Reduction; 4] = [Reduction::Sum, Reduction::Product, Reduction::Max, Reduction::Min];
 
-    /// Returns its declaration.
+    /// Returns the declaration of the reduction.
     pub fn def(self) -> &'static Monoid {
         &MONOIDS[self as usize]
     }
 
     /// Returns the pointwise op that combines two elements.
     pub fn op(self) -> Op {
-        Op::named(self.def().op).expect("a test holds that it is an op")
+        Op::named(self.def().op).expect("a test checks that the table has the op")
     }
 
     /// Returns the op that combines the elements of rows.
     pub fn rows(self) -> Op {
-        Op::named(self.def().rows).expect("a test holds that it is an op")
+        Op::named(self.def().rows).expect("a test checks that the table has the op")
     }
 
     /// Returns the reduction of no elements, for an element type.
@@ -96,7 +96,7 @@ impl Reduction {
 
 const ATTRS: &[AttrDef] = &[attr("axes", Axes), attr_or("keep", Bool, Default::Bool(true))];
 
-/// Returns a reduction of rows: parts are reduced in any order, and then to one.
+/// Declares the row operation of a reduction. Kernels reduce parts of a row in any order, and then combine the parts.
 const fn row(how: Reduction) -> RowOp {
     RowOp {
         family: "reduce",
@@ -109,7 +109,7 @@ const fn row(how: Reduction) -> RowOp {
     }
 }
 
-/// Name, formula, how, and the class of its element types.
+/// Declares the op of a reduction, from its name, its formula, the monoid and its evaluation.
 const fn anchor(name: &'static str, doc: &'static str, how: Reduction, eval: Eval) -> OpDef {
     OpDef {
         legal: "(F number) F[A..] -> F[C..] (trailing axes) (holds keep) (reduce A axes keep C)",
@@ -137,7 +137,7 @@ pub(super) const OPS: &[OpDef] = &[
         rounding: Rounding::OpenZero,
         ..anchor(
             "reduce-max",
-            "The largest over the axes; NaN if one is NaN, the type's least for no elements.",
+            "The largest element over the axes; NaN if one is NaN. For no elements, it is the least value of the type.",
             Reduction::Max,
             tensors!(greatest),
         )
@@ -146,7 +146,7 @@ pub(super) const OPS: &[OpDef] = &[
         rounding: Rounding::OpenZero,
         ..anchor(
             "reduce-min",
-            "The smallest over the axes; NaN if one is NaN, the type's greatest for no elements.",
+            "The smallest element over the axes; NaN if one is NaN. For no elements, it is the greatest value of the type.",
             Reduction::Min,
             tensors!(least),
         )
@@ -156,7 +156,7 @@ pub(super) const OPS: &[OpDef] = &[
         flops: read::<1>,
         ..op(
             "reduce-mean",
-            "Σ x / n over the axes, where n is the number of elements that go into one result; NaN for none.",
+            "Σ x / n over the axes, where n is the number of elements for each result; NaN if n = 0.",
             Class::Composite,
             "(F float) F[A..] -> F[C..] (reduce A axes keep C)",
             tensors!(mean),
@@ -164,8 +164,8 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Returns how many elements go into one of the result, and where: the first of each group, and the rest relative to
-/// it.
+/// Returns two lists of offsets: the first element for each result, and the elements for one result relative to its
+/// first.
 fn groups<S: Scalar>(call: &OpCall<'_, S>) -> (Vec<i64>, Vec<i64>) {
     let dims = &call.operands[0].dims;
     let strides: Vec<_> = strides(dims).into_iter().map(|s| s as i64).collect();
@@ -179,7 +179,7 @@ fn groups<S: Scalar>(call: &OpCall<'_, S>) -> (Vec<i64>, Vec<i64>) {
     (over(false), over(true))
 }
 
-/// Combines reals.
+/// Combines reals by a reduction.
 pub(super) fn reals<S: Scalar>(how: Reduction, x: impl Iterator<Item = S>) -> S {
     match how {
         Reduction::Sum => S::sum(x),
@@ -189,7 +189,7 @@ pub(super) fn reals<S: Scalar>(how: Reduction, x: impl Iterator<Item = S>) -> S 
     }
 }
 
-/// Combines integers of a type, unless one of them is open.
+/// Combines integers of a type by a reduction. Returns `None` if rounding decides one of them.
 pub(super) fn integers(how: Reduction, dtype: DType, mut n: impl Iterator<Item = Whole>) -> Whole {
     n.try_fold(how.identity(dtype).int(), |a, b| b.map(|b| (how.def().integers)(a, b)))
 }
@@ -234,17 +234,17 @@ mod tests {
     use super::*;
     use crate::{Attr, Tensor, Type};
 
-    /// Returns the result of an op for one operand, as numbers.
+    /// Returns the elements of an op's result for one operand.
     fn given(op: Op, operand: &Tensor, dims: &[usize]) -> Vec<Number> {
         let Eval::Tensors(eval) = op.def().eval else { panic!("{op} is evaluated element by element") };
         let (operand, result) = (Value::<f64>::from_tensor(operand), Type::tensor(operand.dtype(), dims));
         let attrs = [Attr::from(&[-1][..]), true.into()];
         let [value] = &(eval.exact)(&OpCall { operands: &[&operand], attrs: &attrs, result: &result })[..] else {
-            panic!("{op} has one result")
+            panic!("{op} must have one result")
         };
         match &value.data {
             Data::Real(x) => x.iter().map(|&x| x.into()).collect(),
-            Data::Int(n) => n.iter().map(|n| n.expect("integers are known").into()).collect(),
+            Data::Int(n) => n.iter().map(|n| n.expect("the integers are certain").into()).collect(),
         }
     }
 
@@ -266,7 +266,7 @@ mod tests {
                         true => Element::Real(x.get()),
                         false => Element::Int(Some(x.int())),
                     };
-                    // The op table has no sums of truth values; the reduction of several wraps like `or`.
+                    // The op table has no sums of truth values, so `bool` is left out.
                     if dtype != DType::Bool {
                         let both = (eval.exact)(&[element(identity), element(x)], &[], dtype).store(dtype);
                         assert_eq!(both, element(x).store(dtype), "{how:?} of {dtype}");

@@ -1,4 +1,4 @@
-//! Finds the results that have equal bits in all kernels, so that they may be computed ahead.
+//! Finds results that have the same bits in all kernels, so that they may be computed in advance.
 
 use super::{Class, Op, Writes};
 use crate::{
@@ -6,14 +6,15 @@ use crate::{
     ops::eval::{Data, Value},
 };
 
-/// How kernels round the floats that an op gives. Integers and truth values of integers are always the same.
+/// The rounding of an op's floating results in kernels. Results that are computed from integers and truth values are
+/// always exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// The only result is the correctly rounded one.
+    /// All kernels return the correctly rounded result.
     Correct,
-    /// The same, except for the sign of a zero where an operand is −0.
+    /// All kernels return the correctly rounded result, but the sign of a zero may differ if an operand is −0.
     OpenZero,
-    /// Kernels approximate it, or sum in another order.
+    /// Kernels approximate the result, or sum in different orders.
     Approximate,
 }
 
@@ -25,8 +26,8 @@ impl Op {
         }
     }
 
-    /// Returns whether all kernels give the bits that the reference gives, rounded to the element type of the result.
-    /// `zero` says whether an operand has an element −0.
+    /// Returns whether all kernels return the bits of the reference's result, rounded to the element type `result`.
+    /// `zero` returns whether an operand has an element −0.
     pub fn is_settled(
         self,
         operands: impl IntoIterator<Item = DType>,

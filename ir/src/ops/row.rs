@@ -1,7 +1,7 @@
-//! Row operations: ops that kernels of row groups compute over the elements of rows.
+//! Row operations: ops over the elements of rows, which kernels of row groups compute.
 //!
-//! Analyses, lowering and backends read these facts, so that a new row operation is a declaration and a function in the
-//! kernels of backends.
+//! Analyses, lowering and backends read these facts. So a new row operation needs only a declaration and a function
+//! in the kernels of backends.
 
 use super::{Anchor, AttrKind, Class, Op, Reduction};
 use crate::{Attr, Attrs, DType, attr::Number};
@@ -9,40 +9,40 @@ use crate::{Attr, Attrs, DType, attr::Number};
 /// The facts of a row operation.
 #[derive(Clone, Copy, Debug)]
 pub struct RowOp {
-    /// The name of its family in printed plans; the name of the monoid follows.
+    /// The name of the family in printed plans, where the name of the monoid follows.
     pub family: &'static str,
-    /// Whether a row has one result or each of its elements has one.
+    /// Whether the operation has one result for a row, or one for each element.
     pub result: RowResult,
     /// The elements of the row that a result depends on.
     pub needs: RowNeeds,
     /// The monoid that combines elements. A scan without one is the linear recurrence of its two operands.
     pub monoid: Option<Reduction>,
-    /// Returns the element of an operand that does not affect other elements' results, if no monoid provides one. A row
-    /// may end with any number of them.
+    /// Returns the element of an operand that changes no other element's result, if the operation has no monoid.
+    /// Kernels may append any number of such elements to a row.
     pub neutral: fn(usize, DType, &[Attr]) -> Number,
-    /// Elementary steps for a row of this number of elements.
+    /// Returns the number of elementary steps for a row of this many elements.
     pub steps: fn(f64, &[Attr]) -> f64,
-    /// Returns its attributes as printed plans have them.
+    /// Returns the attributes as text, for printed plans.
     pub details: fn(&[Attr]) -> String,
 }
 
 /// The number of results per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowResult {
-    /// One, which is the same at every element.
+    /// One result for each row. It is the value at every element of the row.
     PerRow,
-    /// One for each element.
+    /// One result for each element.
     PerElement,
 }
 
 /// The elements of a row that a result depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowNeeds {
-    /// All, in any order: parts of a row are combined by the monoid.
+    /// All elements, in any order: kernels combine parts of a row by the monoid.
     AnyOrder,
-    /// Those up to the element, in order.
+    /// The elements up to the result's element, in order.
     Prefix,
-    /// All at once: the row must stay where it can be read again.
+    /// All elements, in several passes: kernels must keep the row where they can read it again.
     Whole,
 }
 
@@ -52,23 +52,23 @@ impl RowOp {
         self.result == RowResult::PerRow
     }
 
-    /// How it reduces a row to one result, if elements are combined in any order.
+    /// Returns the monoid that reduces a row to one result, if elements may be combined in any order.
     pub fn reduction(&self) -> Option<Reduction> {
         self.monoid.filter(|_| self.is_per_row() && self.needs == RowNeeds::AnyOrder)
     }
 
-    /// Returns whether each element has a result that is computed from those up to it.
+    /// Returns whether each element has a result that is computed from the elements up to it.
     pub fn is_scan(&self) -> bool {
         !self.is_per_row() && self.needs == RowNeeds::Prefix
     }
 
-    /// Returns the element of an operand, of its element type, that changes no result. It stands for missing elements
-    /// at the end of a row.
+    /// Returns the element of an operand that changes no result. Kernels use it for missing elements at the end of a
+    /// row.
     pub fn absent(&self, operand: usize, dtype: DType, attrs: &[Attr]) -> Number {
         self.monoid.map_or_else(|| (self.neutral)(operand, dtype, attrs), |how| how.identity(dtype))
     }
 
-    /// Returns its name in printed plans.
+    /// Returns the operation's name in printed plans.
     pub fn name(&self) -> String {
         match self.monoid {
             Some(monoid) => format!("{}-{}", self.family, monoid.def().name),
@@ -79,7 +79,7 @@ impl RowOp {
 }
 
 impl Op {
-    /// Returns the facts of a row operation.
+    /// Returns the facts of a row operation; `None` for other ops.
     pub fn row(self) -> Option<&'static RowOp> {
         match &self.def().class {
             Class::Anchor(Anchor::Row(row)) => Some(row),
@@ -87,8 +87,7 @@ impl Op {
         }
     }
 
-    /// Returns attributes of a row operation for rows that are the last axis: a kernel has one axis for all axes of a
-    /// row.
+    /// Returns the attributes for rows along the last axis. A kernel merges all axes of a row into one.
     pub fn row_attrs(self, attrs: &[Attr]) -> Attrs {
         let of_row = |(at, attr): (usize, &Attr)| match self.def().attrs[at].kind {
             AttrKind::Axes => Attr::from(&[-1][..]),

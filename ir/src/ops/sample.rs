@@ -12,13 +12,13 @@ use crate::{
     },
 };
 
-/// How often contradicting choices are drawn again.
+/// The number of draws before sampling gives up, since choices may contradict each other.
 const TRIES: usize = 50;
 
 impl Op {
-    /// Returns attributes and operand types that fit the signature, small and often odd. Returns `None` for ops whose
-    /// result an attribute determines (inputs, parameters, constants), and for `get`, whose operand no signature
-    /// describes.
+    /// Returns attributes and operand types that fit the signature; extents are small and often odd. Returns `None`
+    /// for ops whose result type is an attribute (inputs, parameters, constants), and for `get`, whose operand no
+    /// signature describes.
     pub fn sample(self, random: Random<'_>) -> Option<(Attrs, Vec<Type>)> {
         let given = |kind| matches!(kind, AttrKind::Name | AttrKind::Type | AttrKind::Tensor | AttrKind::Graph);
         if self.def().signature.is_empty() || self.def().attrs.iter().any(|a| given(a.kind)) {
@@ -32,7 +32,7 @@ impl Op {
         let optional = signature.operands.len() - signature.required;
         let (present, absent) = signature.operands.split_at(signature.required + random(optional + 1));
         let patterns: SmallVec<[&TypePattern; 4]> = present.iter().collect();
-        // A relation about an optional operand that is not there says nothing.
+        // Relations that mention a missing optional operand are ignored.
         let relations: Vec<_> =
             signature.relations.iter().filter(|r| !absent.iter().any(|p| r.mentions(p))).cloned().collect();
         let bindings = sample(&signature.scope, &patterns, &relations, Bindings::default(), random).ok()?;
@@ -52,7 +52,7 @@ impl Op {
 }
 
 impl AttrKind {
-    /// Returns a value of this kind, for an operand 0 of `rank` axes; `None` if there is none.
+    /// Returns a value of this kind for a first operand with `rank` axes; `None` if there is no such value.
     fn sample(self, rank: usize, random: Random<'_>) -> Option<Attr> {
         let axis = |random: Random<'_>| (rank > 0).then(|| -1 - random(rank) as i64);
         Some(match self {

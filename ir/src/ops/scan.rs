@@ -15,14 +15,14 @@ const ATTRS: &[AttrDef] = &[
     attr_or("exclusive", Bool, Default::Bool(false)),
 ];
 
-/// Declares the row operation of a scan: results follow in order, and parts of a row are combined.
+/// Declares the row operation of a scan. Results are computed in order, and parts of a row are combined.
 const fn row(monoid: Option<Reduction>) -> RowOp {
     RowOp {
         family: "scan",
         result: RowResult::PerElement,
         needs: RowNeeds::Prefix,
         monoid,
-        // The state times one, plus zero.
+        // For a linear recurrence, the first operand is 1 and the second is 0, so that the state stays unchanged.
         neutral: |operand, _, _| i64::from(operand == 0).into(),
         steps: |count, _| count,
         details: |attrs| {
@@ -45,7 +45,7 @@ const fn scan(name: &'static str, doc: &'static str, how: Reduction, eval: Eval)
 pub(super) const OPS: &[OpDef] = &[
     scan(
         "scan-sum",
-        "The sum of the elements up to each one along an axis; `exclusive` leaves out the element itself, `reverse` takes those from it \
+        "The sum of the elements up to each one along an axis; `exclusive` leaves out the element itself, and `reverse` sums the elements from it \
          on. Integers wrap.",
         Reduction::Sum,
         tensors!(sum),
@@ -95,7 +95,7 @@ fn flag(attr: &Attr) -> bool {
     attr.bool().expect("the op table declares a truth value")
 }
 
-/// Evaluates a scan: `take` takes an element into the state, and `value` is the result for a state.
+/// Evaluates a scan. `take` adds the element at an offset to the state, and `value` returns the result for a state.
 fn running<S: Scalar, T: Clone>(
     call: &OpCall<'_, S>,
     start: T,
@@ -180,7 +180,7 @@ fn linear<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
             };
             running(call, Some(0), take, |state| Element::Int(*state))
         }
-        _ => unreachable!("the signature asks for one element type"),
+        _ => unreachable!("the signature requires one element type"),
     }
 }
 

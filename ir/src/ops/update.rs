@@ -1,5 +1,5 @@
-//! Tensors with a part replaced. Elements outside of the tensor are skipped, because rules turn such selections into
-//! these ops; if they must be an error, `checked-id` comes before.
+//! Ops that replace a part of a tensor. Positions outside of the tensor are skipped, because rules turn selections
+//! with this property into these ops. If such positions must be an error, the op `checked-id` comes before.
 
 use super::{
     AttrKind::*,
@@ -17,8 +17,8 @@ pub(super) const OPS: &[OpDef] = &[
         attrs: &[attr("axis", Axis)],
         ..op(
             "update-slice",
-            "x with the elements from `at` on along an axis replaced by those of `part`, which is as x along the other axes. What would \
-             lie outside of x is left out. Where x is a state that becomes the result, nothing else is written.",
+            "x with the elements from `at` on along an axis replaced by those of `part`, whose other axes are as in x. Positions \
+             outside of x are skipped. If x is a state and the result its new value, only these elements are written.",
             Class::Update(update_slice, Writes::Apart),
             "(F any) (I int) F[A..] F[B..] I[] -> F[A..] (concat A B axis [C..])",
             tensors!(updated_slice),
@@ -26,40 +26,40 @@ pub(super) const OPS: &[OpDef] = &[
     },
     op(
         "scatter",
-        "x with element [p, ids[p, m, q], q] replaced by part[p, m, q], for each m in order: of several, the last one stays. What would lie \
-         outside of x is left out.",
+        "x with element [p, ids[p, m, q], q] replaced by part[p, m, q], for each m in order, so that the last of several remains. Positions \
+         outside of x are skipped.",
         Class::Update(scatter, Writes::InOrder),
         "(F any) (I int) F[P N Q] F[P M Q] I[P M Q] -> F[P N Q]",
         tensors!(last),
     ),
     combined(
         "scatter-sum",
-        "x with part[p, m, q] added to element [p, ids[p, m, q], q], for each m. What would lie outside of x is left out. An element \
-         that nothing is added to, or only −0, is kept with the sign of its zero.",
+        "x with part[p, m, q] added to element [p, ids[p, m, q], q], for each m. Positions outside of x are skipped. An element \
+         to which nothing or only −0 is added keeps the sign of its zero.",
         Reduction::Sum,
         tensors!(sum),
     ),
     combined(
         "scatter-prod",
-        "x with element [p, ids[p, m, q], q] multiplied by part[p, m, q], for each m. What would lie outside of x is left out.",
+        "x with element [p, ids[p, m, q], q] multiplied by part[p, m, q], for each m. Positions outside of x are skipped.",
         Reduction::Product,
         tensors!(product),
     ),
     combined(
         "scatter-max",
-        "x with element [p, ids[p, m, q], q] raised to part[p, m, q], for each m; NaN if one is NaN. What would lie outside of x is left out.",
+        "x with element [p, ids[p, m, q], q] raised to part[p, m, q], for each m; NaN if one is NaN. Positions outside of x are skipped.",
         Reduction::Max,
         tensors!(greatest),
     ),
     combined(
         "scatter-min",
-        "x with element [p, ids[p, m, q], q] lowered to part[p, m, q], for each m; NaN if one is NaN. What would lie outside of x is left out.",
+        "x with element [p, ids[p, m, q], q] lowered to part[p, m, q], for each m; NaN if one is NaN. Positions outside of x are skipped.",
         Reduction::Min,
         tensors!(least),
     ),
 ];
 
-/// Returns an op that combines written elements with the tensor's contents.
+/// Declares an op that combines written elements with the tensor's contents.
 const fn combined(name: &'static str, doc: &'static str, how: Reduction, eval: Eval) -> OpDef {
     OpDef {
         flops: |operands, _| operands[1].count() as f64,
@@ -73,7 +73,7 @@ const fn combined(name: &'static str, doc: &'static str, how: Reduction, eval: E
     }
 }
 
-/// Returns the guard that a coordinate is in an axis of this extent.
+/// Returns guards that restrict a coordinate to an axis of this extent.
 fn within(at: &Index, extent: &Dim) -> Vec<(Index, std::ops::Range<i64>)> {
     match extent {
         Dim::Known(extent) => vec![(at.clone(), 0..*extent)],
@@ -110,7 +110,8 @@ fn updated_slice<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Value<S>> {
     vec![Value::from_elements(x.dtype, &x.dims, (0..x.count()).map(element))]
 }
 
-/// Returns, for each element of x, its updates in order; `None` if rounding decides which these are.
+/// Returns for each element of x the list of its updates, in order. The list is `None` if rounding decides which
+/// updates apply.
 fn updates<S: Scalar>(call: &OpCall<'_, S>) -> Vec<Option<Vec<usize>>> {
     let [x, part, ids] = call.operands else { unreachable!("the signature has three operands") };
     let [places, columns] = [x.extent(1), x.extent(0)];
@@ -154,14 +155,14 @@ fn combine<S: Scalar>(call: &OpCall<'_, S>, how: Reduction) -> Vec<Value<S>> {
                 let all = [old[n]].into_iter().chain(updates.iter().map(|&m| part[m]));
                 Element::Int(reduction::integers(how, x.dtype, all))
             }
-            _ => unreachable!("the signature has one type of both"),
+            _ => unreachable!("the signature has one type for both"),
         }
     };
     vec![Value::from_elements(x.dtype, &x.dims, updates(call).into_iter().enumerate().map(element))]
 }
 
-/// Returns whether a number is surely −0, which changes nothing that it is added to: a sum that starts from 0 loses its
-/// sign.
+/// Returns whether a number is certainly −0. Adding −0 changes no number, but in a sum that starts from 0 the element
+/// would lose the sign of its zero.
 fn is_minus_zero<S: Scalar>(x: S) -> bool {
     x.certain().is_some_and(|x| x == 0.0 && x.is_sign_negative())
 }

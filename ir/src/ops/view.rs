@@ -1,4 +1,4 @@
-//! Views: no arithmetic, only where each element of the result is read.
+//! Views: ops without arithmetic, which only determine where each element of the result is read.
 
 use super::{
     Access, AttrDef, AttrKind::*, Class, Default, OpDef, Piece, ViewCall, ViewMap, attr, attr_or, eval::Eval, op,
@@ -32,22 +32,22 @@ pub(super) const OPS: &[OpDef] = &[
     ),
     view(
         "slice",
-        "`len` elements of an axis, from `at` on, every `step`-th; a negative step goes backwards.",
+        "`len` elements of an axis: from index `at` on, each `step` elements after the one before. A negative step goes backwards.",
         slice,
         &[attr("axis", Axis), attr("at", Int), attr("len", Int), attr_or("step", Int, Default::Int(1))],
         "(F any) F[A..] -> F[C..] (slice A axis at len step C)",
     ),
     view(
         "pad",
-        "`before` and `after` more elements on an axis, all of them `value`.",
+        "x with `before` elements before and `after` elements behind those of an axis, all equal to `value`.",
         pad,
         &[attr("axis", Axis), attr("before", Int), attr("after", Int), attr_or("value", Float, Default::Float(0.0))],
         "(F any) F[A..] -> F[C..] (pad A axis before after C)",
     ),
     view(
         "window",
-        "Windows of an axis, which becomes two: their number, then `size`. Element k of window o is element \
-         o·stride + k·dilation of the axis; as many windows as lie in it.",
+        "Windows of an axis, which becomes two axes: the number of windows, and their `size`. Element k of window o is element \
+         o·stride + k·dilation of the axis. All windows within the axis are included.",
         window,
         &[
             attr("axis", Axis),
@@ -66,7 +66,7 @@ pub(super) const OPS: &[OpDef] = &[
     ),
     view(
         "gather",
-        "The parts of the table, along an axis, that the ids name; the axes of ids take the place of that axis. \
+        "The slices of the table along an axis that the ids select. The axes of the ids replace that axis. \
          An id outside 0..extent is an error; negative ids do not count from the end.",
         gather,
         &[attr_or("axis", Axis, Default::Int(0))],
@@ -85,7 +85,7 @@ const fn view(
     OpDef { attrs, ..op(name, doc, Class::View(map), signature, Eval::View) }
 }
 
-/// Returns the position of the axis that attribute `n` names, counted from the end of operand 0.
+/// Returns the position, counted from the first axis, of the axis in attribute `n`.
 fn axis(call: &ViewCall<'_>, n: usize) -> usize {
     (call.attrs[n].int().expect("the op table declares an axis") + call.operands[0].rank() as i64) as usize
 }
@@ -106,11 +106,11 @@ fn transpose(call: &ViewCall<'_>) -> Result<Access, String> {
 fn reshape(call: &ViewCall<'_>) -> Result<Access, String> {
     let (from, to) = (&call.operands[0], call.result);
     let (Some(dims), Some(result)) = (from.capacity(), to.capacity()) else {
-        return Err(format!("{from} as {to} has open dimensions"));
+        return Err(format!("cannot read {from} as {to} because dimensions are not bound"));
     };
     if !same_places(from, to) {
         return Err(format!(
-            "reading {from} as {to} moves elements from run to run: an axis that varies is not outermost"
+            "cannot read {from} as {to} because element offsets would vary from run to run: a varying axis is not outermost"
         ));
     }
     Ok(Access::direct(unflatten(&flatten(call.at, &result), &dims, call.domain)))
@@ -158,19 +158,20 @@ fn gather(call: &ViewCall<'_>) -> Result<Access, String> {
     })
 }
 
-/// Returns the coordinates with the one along `axis` changed.
+/// Returns the coordinates with the coordinate along `axis` changed.
 fn moved(at: &[Index], axis: usize, change: impl FnOnce(&Index) -> Index) -> Vec<Index> {
     let mut at = at.to_vec();
     at[axis] = change(&at[axis]);
     at
 }
 
-/// Returns the piece of the result between `start` and `end` along `axis`, at which the operand starts.
+/// Returns the piece that reads an operand for coordinates from `start` to `end` along `axis`. Its first element is
+/// at `start`.
 fn part(at: &[Index], axis: usize, start: &Dim, end: &Dim, operand: usize) -> Piece {
     let from = |dim: &Dim| at[axis].plus(&Index::extent(dim).times(-1));
     let guards = match (start, end) {
         (Dim::Known(start), Dim::Known(end)) => vec![(at[axis].clone(), *start..*end)],
-        // The ends of a range are numbers, so that a varying extent moves to the other side.
+        // The ends of a guard's range must be numbers, so a varying extent is subtracted from the coordinate instead.
         (Dim::Known(0), _) => vec![(from(end), ANYTHING.start..0)],
         _ => vec![(from(start), 0..ANYTHING.end), (from(end), ANYTHING.start..0)],
     };

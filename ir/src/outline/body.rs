@@ -1,4 +1,4 @@
-//! The bodies between the cuts: which nodes, in a numbering that isomorphic bodies share.
+//! The bodies between cuts. Their nodes are numbered so that isomorphic bodies are equal.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 
 use super::chain::{Analysis, is_given, is_leaf};
 
-/// A partition of the computed nodes, in topological order.
+/// A partition of the computed nodes into segments, in topological order.
 pub struct Partition<'a, 'g> {
     analysis: &'a Analysis<'g>,
-    /// The segment of each node of the order.
+    /// The segment of each node, in the order of [`Analysis::order`].
     of: Vec<usize>,
     count: usize,
 }
@@ -30,11 +30,11 @@ pub struct OutlinedBody {
 #[derive(Clone)]
 struct BodyNode {
     key: NodeKey,
-    /// A node of the original graph that this one stands for.
+    /// The node of the outlined graph that this node copies.
     stands_for: NodeId,
 }
 
-/// The computation of a node, with operands by number: nodes with equal keys are merged.
+/// The computation of a node, with operands as node numbers. Nodes with equal keys are merged.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct NodeKey {
     op: Op,
@@ -44,13 +44,13 @@ struct NodeKey {
 }
 
 impl<'a, 'g> Partition<'a, 'g> {
-    /// Everything in one.
+    /// Returns the partition with all nodes in one segment.
     pub fn one(analysis: &'a Analysis<'g>) -> Partition<'a, 'g> {
         Partition { analysis, of: vec![0; analysis.order.len()], count: 1 }
     }
 
-    /// Returns the partition at these cuts. A node belongs to the segment after the last cut that it depends on. If all
-    /// its users are in one later segment, it moves to that segment.
+    /// Returns the partition with these cuts. A node belongs to the segment after the last cut on which it depends.
+    /// If all of its users are in one later segment, it moves there.
     pub fn between(analysis: &'a Analysis<'g>, cuts: &[NodeId]) -> Partition<'a, 'g> {
         let behind: FxHashMap<NodeId, usize> = cuts.iter().enumerate().map(|(i, &cut)| (cut, i + 1)).collect();
         let mut of: Vec<usize> = Vec::with_capacity(analysis.order.len());
@@ -65,7 +65,7 @@ impl<'a, 'g> Partition<'a, 'g> {
         let kept: FxHashSet<NodeId> = analysis.graph.results().map(|o| o.1).chain(cuts.iter().copied()).collect();
         for (i, id) in analysis.order.iter().enumerate().rev() {
             let mut users = analysis.of(*id).users.iter().map(|u| of[analysis.of(*u).at as usize - 1]);
-            // The parts of a tuple stay with it, because a tuple is not stored.
+            // A result that is taken out of a tuple stays in the tuple's segment, because tuples are not stored.
             if !kept.contains(id)
                 && !matches!(analysis.graph.node(*id).op.def().class, Class::Project)
                 && let Some(segment) = users.next()
@@ -94,8 +94,8 @@ impl<'a, 'g> Partition<'a, 'g> {
         })
     }
 
-    /// Returns the permutation in which a value is stored between segments, if not as it is: where an op that reads it
-    /// runs along another axis than the last.
+    /// Returns the permutation in which a value is stored between segments; `None` if it is stored unchanged. An op
+    /// that reads the value along another axis than the last has that axis stored last.
     fn stored_order(&self, id: NodeId) -> Option<Vec<i64>> {
         let graph = self.analysis.graph;
         let facts = self.analysis.of(id);
@@ -109,8 +109,8 @@ impl<'a, 'g> Partition<'a, 'g> {
         Some((-rank..0).filter(|&axis| axis != along).chain([along]).collect())
     }
 
-    /// Returns the outputs of each segment: values that others read, and results of the program. The last segment also
-    /// has the results that are not computed at run time.
+    /// Returns the outputs of each segment: values that other segments read, and results of the program. The last
+    /// segment also has the results that need no computation at run time.
     fn outputs(&self) -> Vec<Vec<NodeId>> {
         let mut outputs = vec![Vec::new(); self.count];
         let results: FxHashSet<NodeId> = self.analysis.graph.results().map(|o| o.1).collect();
@@ -121,7 +121,7 @@ impl<'a, 'g> Partition<'a, 'g> {
                 outputs[segment].push(id);
             }
         }
-        let last = outputs.last_mut().expect("a program has a segment, if an empty one");
+        let last = outputs.last_mut().expect("a program has at least one segment");
         for (_, id) in self.analysis.graph.results() {
             if !self.analysis.computed(*id) && !last.contains(id) {
                 last.push(*id);
@@ -140,7 +140,7 @@ struct BodyBuilder<'s, 'a, 'g> {
 }
 
 impl BodyBuilder<'_, '_, '_> {
-    /// Returns the number of a value in the body; whatever it needs is added, operands in order.
+    /// Returns the number of a value in the body. The nodes that it depends on are added first, operands in order.
     fn number(&mut self, id: NodeId) -> u32 {
         let analysis = self.segments.analysis;
         let mut stack = vec![id];
@@ -169,7 +169,7 @@ impl BodyBuilder<'_, '_, '_> {
         self.numbers[&id]
     }
 
-    /// Returns the number of a node of the body, new or known.
+    /// Returns the number of a node in the body, and adds the node if it is new.
     fn add(&mut self, key: NodeKey, stands_for: NodeId) -> u32 {
         *self.known.entry(key.clone()).or_insert_with(|| {
             self.body.nodes.push(BodyNode { key, stands_for });
@@ -180,12 +180,12 @@ impl BodyBuilder<'_, '_, '_> {
     fn transpose(&mut self, perm: &[i64], operand: u32, stands_for: NodeId) -> u32 {
         let op = Op::named("transpose").expect("the op table has transposes");
         let attrs = [Attr::from(perm)].into_iter().collect();
-        // A view of an observed value is observed: the two are read alike.
+        // A transpose of an observed value is observed too, because the same op reads it.
         let observer = self.body.nodes[operand as usize].key.observer;
         self.add(NodeKey { op, attrs, operands: SmallVec::from_slice(&[operand]), observer }, stands_for)
     }
 
-    /// Returns the number of a value that comes out, in the order of axes in which it is stored.
+    /// Returns the number of an output, with its axes in the order in which it is stored.
     fn result(&mut self, id: NodeId) -> u32 {
         let number = self.number(id);
         match self.segments.stored_order(id) {
@@ -201,8 +201,8 @@ impl BodyBuilder<'_, '_, '_> {
         }
     }
 
-    /// Returns the body's stand-in for a value from outside: a leaf, and the transpose that restores the order of its
-    /// axes.
+    /// Returns the number of a value that the body takes from outside. Adds a leaf for it, and a transpose that
+    /// restores the order of its axes.
     fn outside(&mut self, id: NodeId) -> u32 {
         let (kind, name, list) = match self.segments.analysis.of(id).runtime {
             true if is_leaf(self.segments.analysis.graph.node(id), Leaf::State) => {
@@ -243,7 +243,7 @@ impl OutlinedBody {
         }
     }
 
-    /// Returns a hash of its structure.
+    /// Returns a hash of the body's structure.
     pub fn hash(&self) -> u64 {
         let mut hash = FxHasher::default();
         self.results.hash(&mut hash);
@@ -253,14 +253,14 @@ impl OutlinedBody {
         hash.finish()
     }
 
-    /// Returns whether the two compute the same function of their inputs and parameters, node by node.
+    /// Returns whether two bodies compute the same function of their inputs and parameters, node by node.
     pub fn same_structure(&self, other: &OutlinedBody) -> bool {
         self.results == other.results
             && self.nodes.len() == other.nodes.len()
             && self.nodes.iter().zip(&other.nodes).all(|(a, b)| a.key == b.key)
     }
 
-    /// Returns the body as a graph; `graph` is the one that it was cut from.
+    /// Returns the body as a graph. `graph` is the outlined graph.
     pub fn graph(&self, graph: &Graph) -> Graph {
         let mut block = Graph::new(graph.name.clone());
         for BodyNode { key, stands_for } in &self.nodes {
@@ -269,15 +269,18 @@ impl OutlinedBody {
             let operands: SmallVec<[NodeId; 4]> = key.operands.iter().map(|n| NodeId(*n)).collect();
             let origin = graph.node(*stands_for).origin.clone();
             let made = block.apply_at(key.op, &operands, &attrs, origin);
-            block.set_observer(made.expect("a node of a graph that was checked"), key.observer);
+            block.set_observer(made.expect("the outlined graph was checked"), key.observer);
         }
         for (i, result) in self.results.iter().enumerate() {
-            block.output(&format!("out{i}"), NodeId(*result)).expect("a tensor, under a name of its own");
+            block
+                .output(&format!("out{i}"), NodeId(*result))
+                .expect("results are tensors and their names are distinct");
         }
         block
     }
 
-    /// Returns the model parts of this body, each with the part that `other`, of the same structure, has in its place.
+    /// Returns pairs of model parts: each part of this body, and the corresponding part of `other`, a body of the
+    /// same structure.
     pub fn origins(&self, other: &OutlinedBody, graph: &Graph) -> Vec<(Origin, Origin)> {
         let mut seen = FxHashSet::default();
         let origin = |node: &BodyNode| graph.node(node.stands_for).origin.clone();

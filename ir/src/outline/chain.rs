@@ -1,4 +1,4 @@
-//! Where to cut: chains of values, each computed from the one before in the same way.
+//! Finds the cuts: chains of values, each computed from the one before in the same way.
 
 use std::hash::{Hash, Hasher};
 
@@ -11,22 +11,23 @@ use crate::{
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
-/// The largest constant, in elements, that a body keeps by value, because rules match on scalars. A larger constant is
-/// passed like a parameter.
+/// The largest constant, in elements, that a body contains by value, because rules match on small constants. Larger
+/// constants are passed like parameters.
 const SMALL: usize = 64;
 
-/// How many earlier values of the same form are tried as the predecessor of a cut. A layer holds few values of one form
-/// that are separators (the sums of a residual stream: two).
+/// The number of earlier values of the same form that are tried as predecessor of a cut. A layer has few such values
+/// on which all later computation depends (the sums of a residual stream: two).
 const TRIES: usize = 6;
 
 /// The facts about each node, by id.
 pub struct Analysis<'g> {
     pub graph: &'g Graph,
     pub nodes: Vec<ChainFacts>,
-    /// The operands of each node, where equal nodes are one: exporters write a mask once for each layer.
+    /// The operands of each node. Equal nodes are represented by the first of them, because exporters repeat a mask
+    /// in each layer.
     operands: Vec<Operands>,
-    /// The nodes that are computed at run time, in an order that depends on the structure of the graph only:
-    /// what no contraction goes into, then the rest, the longer branch of each node first.
+    /// The nodes that are computed at run time, in an order that depends only on the graph's structure. Nodes that
+    /// depend on no contraction come first. Of a node's operands, the one with the longer path comes first.
     pub order: Vec<NodeId>,
 }
 
@@ -34,37 +35,37 @@ type Operands = SmallVec<[NodeId; 3]>;
 
 #[derive(Clone, Default)]
 pub struct ChainFacts {
-    /// Whether an output needs it.
+    /// Whether a result depends on the node.
     pub live: bool,
-    /// Whether it depends on an input of the graph.
+    /// Whether the node depends on an input or a state of the graph.
     pub runtime: bool,
     /// Whether it is computed from coordinates and single numbers alone, such as the mask of a position. Bodies compute
     /// it again instead of taking it as an input, because rules match its definition and kernels need not store it.
     pub portable: bool,
-    /// Most contractions on a path to it, itself included.
+    /// The maximal number of contractions on a path to the node, itself included.
     pub contractions: u32,
-    /// The run-time nodes that read it.
+    /// The run-time nodes that read the value.
     pub users: Vec<NodeId>,
-    /// Position in the order, from 1; 0 for whatever is not in it.
+    /// The position in [`Analysis::order`], counted from 1; 0 if the node is not in it.
     pub at: u32,
-    /// Longest path from a leaf.
+    /// The length of the longest path from a leaf.
     depth: u32,
-    /// The hash of op, attributes and type, with parameters by type. For values that are not computed at run time, the
-    /// hash of the whole structure.
+    /// A hash of op, attributes and type. Inputs, parameters and states hash by type alone. A value that is not
+    /// computed at run time hashes its whole computation.
     form: u64,
 }
 
-/// A chain of cuts `values[0] → values[1] → …`: the steps between them are isomorphic.
+/// A chain of cuts `values[0] → values[1] → …`, with isomorphic computations from each to the next.
 struct Chain {
     values: Vec<NodeId>,
     score: (u32, usize, usize),
 }
 
-/// The numbers of contractions that read a value.
+/// The numbers of contractions that depend on a value.
 struct Readers {
-    /// Those that read it directly, or through views.
+    /// Contractions that read the value directly or through views.
     direct: usize,
-    /// The next contractions that it reaches in any way.
+    /// Contractions that read the value through any ops other than contractions.
     reached: usize,
 }
 
@@ -82,12 +83,12 @@ impl<'g> Analysis<'g> {
         &self.nodes[id.0 as usize]
     }
 
-    /// Returns the operands of a node; of equal ones, the first.
+    /// Returns the operands of a node, each represented by the first node of equal value.
     pub fn operands(&self, id: NodeId) -> &[NodeId] {
         &self.operands[id.0 as usize]
     }
 
-    /// Returns whether the node is computed at run time: neither a leaf nor a function of parameters only.
+    /// Returns whether the node is computed at run time, that is, neither a leaf nor a function of parameters only.
     pub fn computed(&self, id: NodeId) -> bool {
         self.of(id).at > 0
     }
@@ -171,8 +172,8 @@ impl<'g> Analysis<'g> {
         }
     }
 
-    /// Walks back from `later` and `earlier` at once until the first walk meets `earlier`; gives the value that the
-    /// second walk meets there, if the two steps are of the same form.
+    /// Walks back from `later` and `earlier` at once until the first walk reaches `earlier`. Returns the value that
+    /// the second walk reaches at that point, if both computations have the same form.
     fn step(&self, later: NodeId, earlier: NodeId) -> Option<NodeId> {
         let mut image: FxHashMap<NodeId, NodeId> = FxHashMap::default();
         let mut stack = vec![(later, earlier)];
@@ -194,12 +195,12 @@ impl<'g> Analysis<'g> {
                     return None;
                 }
             } else if is_leaf(self.graph.node(a), Leaf::State) && is_leaf(self.graph.node(b), Leaf::State) {
-                // Each step has its own.
+                // Each step of a chain has its own states.
                 if of_a.form != of_b.form {
                     return None;
                 }
             } else if a != b {
-                // Whatever else comes from before the step must be the same value for all steps: a mask.
+                // All other values from before the step, such as a mask, must be the same for all steps.
                 let (m, n) = (self.operands(a), self.operands(b));
                 let own = of_a.portable && of_b.portable || of_a.at > self.of(earlier).at;
                 if !own || of_a.form != of_b.form || m.len() != n.len() {
@@ -211,8 +212,8 @@ impl<'g> Analysis<'g> {
         image.get(&earlier).copied().filter(|first| *first != earlier)
     }
 
-    /// Returns the nearest value before each that is needed after it, by position: what else would be alive at a cut
-    /// there.
+    /// Returns for each position the last earlier value that is still needed after it. That value would be alive at a
+    /// cut there too.
     fn companions(&self) -> Vec<Option<NodeId>> {
         let last_use = |id: NodeId| self.of(id).users.iter().map(|u| self.of(*u).at).max().unwrap_or(0);
         let mut alive: Vec<(NodeId, u32)> = Vec::new();
@@ -230,7 +231,7 @@ impl<'g> Analysis<'g> {
             .collect()
     }
 
-    /// Returns the contractions that read a value.
+    /// Returns the numbers of contractions that read a value.
     fn readers(&self, id: NodeId) -> Readers {
         let next = self.of(id).contractions + 1;
         let reach = |through: &dyn Fn(NodeId) -> bool| {
@@ -266,14 +267,14 @@ impl<'g> Analysis<'g> {
         values.reverse();
         let per_step = self.of(end).contractions - self.of(second).contractions;
         let saved = per_step * (values.len() as u32 - 2);
-        // The last value's readers are not the layer's.
+        // The last value is read by the ops after the layers, so the readers of the value before it are counted.
         let Readers { direct, reached } = self.readers(second);
         Some(Chain { values, score: (saved, direct, reached) })
     }
 }
 
-/// Returns the operands of each node. The first of equal nodes replaces all of them. Large constants differ if their
-/// nodes do.
+/// Returns the operands of each node, with equal nodes replaced by the first of them. Large constants count as
+/// different if their nodes differ.
 fn merged(graph: &Graph) -> Vec<Operands> {
     let mut first: FxHashMap<(Op, &Attrs, Operands), NodeId> = FxHashMap::default();
     let mut stands_for: Vec<NodeId> = Vec::with_capacity(graph.len());
@@ -288,10 +289,10 @@ fn merged(graph: &Graph) -> Vec<Operands> {
     merged
 }
 
-/// Returns the values to cut at, in order: the chains that save most, as far as they do not overlap.
+/// Returns the values at which to cut, in order: those of the chains that save most contractions and do not overlap.
 pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let companions = analysis.companions();
-    // The companion of a cut must come from at least one step before: then it is a value that all steps share.
+    // A companion from at least one step earlier is alive in all steps, so that all of them share it.
     let possible = |later: NodeId, earlier: NodeId| {
         let (to, from) = (analysis.of(later).contractions, analysis.of(earlier).contractions);
         let shared = |c: NodeId| match analysis.of(c).contractions {
@@ -336,8 +337,7 @@ pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     cuts
 }
 
-/// Returns whether the value is handed to a body from outside: an input, a parameter, a state, or a constant that is
-/// not small.
+/// Returns whether a body takes the value from outside: an input, a parameter, a state, or a large constant.
 pub fn is_given(node: &Node) -> bool {
     match node.op.def().class {
         Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State) => true,
@@ -350,7 +350,8 @@ pub fn is_leaf(node: &Node, leaf: Leaf) -> bool {
     matches!(node.op.def().class, Class::Leaf(l) if l == leaf)
 }
 
-/// Returns whether an op sums over a dimension that its first operand shares with another: told by its signature.
+/// Returns whether an op sums over a dimension that its first operand shares with another operand, according to its
+/// signature.
 fn contracts(op: Op) -> bool {
     let signature = op.signature();
     let Some((first, others)) = signature.operands.split_first() else { return false };

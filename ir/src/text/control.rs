@@ -1,4 +1,4 @@
-//! Reads bodies, and branches and loops that are inlined while they are read.
+//! Reads the bodies of control flow, and inlines branches and loops.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ const FORMS: &str =
     "write (if PREDICATE THEN ELSE value …) or (while CONDITION BODY value … :most N) with the names of bodies";
 
 impl Parser<'_> {
-    /// `(sub NAME statement …)`: a body, with names of its own; the bodies before it are known in it.
+    /// Reads `(sub NAME statement …)`, a body with its own names. It may use the bodies before it.
     pub(super) fn body(&mut self, at: &Sexp, name: &str, statements: &[Sexp]) {
         if self.bodies.contains_key(name) || self.ops.named(name).is_some() {
             return self
@@ -27,16 +27,20 @@ impl Parser<'_> {
         self.bodies.insert(name.into(), sound.then(|| Rc::new(inner.graph)));
     }
 
-    /// `(let (NAME …) value)`: the results of a branch or a loop.
+    /// Reads `(let (NAME …) value)`, which names the results of a branch or a loop.
     pub(super) fn several(&mut self, at: &Sexp, names: &[Sexp], value: &Sexp, origin: &Origin) {
         let Some(results) = self.control(value, origin) else {
-            // Values that depend on an error are not reported again.
+            // Define the names without values, so that their uses are not reported as further errors.
             names.iter().filter_map(text).for_each(|name| self.define(at, name, None));
             return;
         };
         if results.len() != names.len() {
-            let message = format!("{} names for {} results", names.len(), results.len());
-            return self.wrong(at, message, "name each of them").unwrap_or(());
+            let message = format!(
+                "cannot name the results because there are {} names for {} results",
+                names.len(),
+                results.len()
+            );
+            return self.wrong(at, message, "write one name for each result").unwrap_or(());
         }
         for (name, result) in names.iter().zip(results) {
             match text(name) {
@@ -51,7 +55,7 @@ impl Parser<'_> {
         match self.control(sexp, origin)?[..] {
             [result] => Some(result),
             ref results => {
-                let message = format!("this has {} results", results.len());
+                let message = format!("a single value is needed, but this has {} results", results.len());
                 self.wrong(sexp, message, "name all of them: (let (a b …) …)")
             }
         }
@@ -73,13 +77,19 @@ impl Parser<'_> {
                     return self.wrong(most, "this is not a number of steps", "write :most 8");
                 };
                 let Some((start, captured)) = values.split_at_checked(body.outputs().len()) else {
-                    let message = format!("{} values are given, the body gives {}", values.len(), body.outputs().len());
-                    return self.wrong(sexp, message, "give each carried value something to start with");
+                    let message = format!(
+                        "the body returns {} values, but only {} are given",
+                        values.len(),
+                        body.outputs().len()
+                    );
+                    return self.wrong(sexp, message, "give an initial value for each result of the body");
                 };
                 self.at(origin, |graph| graph.repeat(&condition, &body, start, captured, most))
             }
-            Some(("while", _)) => return self.wrong(sexp, "a loop needs a bound", FORMS),
-            _ => return self.wrong(sexp, "this is no branch and no loop", FORMS),
+            Some(("while", _)) => {
+                return self.wrong(sexp, "cannot inline the loop because a loop needs a bound", FORMS);
+            }
+            _ => return self.wrong(sexp, "this is neither a branch nor a loop", FORMS),
         };
         match made {
             Ok(results) => Some(results),
@@ -104,8 +114,11 @@ impl Parser<'_> {
             Some(body) => body.clone(),
             None => {
                 let known = self.bodies.keys().map(String::as_str);
-                let help =
-                    suggestion(text(sexp).unwrap_or_default(), "(sub NAME statement …) makes one; there are", known);
+                let help = suggestion(
+                    text(sexp).unwrap_or_default(),
+                    "define it by (sub NAME statement …); the known ones are",
+                    known,
+                );
                 self.wrong(sexp, "there is no body of that name", help)
             }
         }

@@ -1,4 +1,4 @@
-//! The text form of graphs: S-expressions that read back as the graph that they were printed from.
+//! The text form of graphs: S-expressions, from which the same graph can be read again.
 //!
 //! ```
 //! use eutectic_ir::{lang::Source, text};
@@ -19,31 +19,32 @@
 //! A statement is one of
 //!
 //! - `(input NAME TYPE)`, `(param NAME TYPE)` or `(state NAME TYPE)`;
-//! - `(const NAME TYPE { elements })`, where `...` after the last element fills the rest with it;
-//! - `(let NAME value)`, which names a value in the text only: printing numbers the values;
+//! - `(const NAME TYPE { elements })`, where `...` after the last element repeats it up to the size of the type;
+//! - `(let NAME value)`, which names a value in this text only. Printing replaces such names by numbers;
 //! - `(output NAME value)`;
-//! - `(update STATE value)`, which gives a state its value at the end of a run.
+//! - `(update STATE value)`, which sets the value of a state at the end of a run.
 //!
-//! Each may end in `:origin PART`, the model part of all nodes that it makes. A value is a name or an application
-//! `(op value … :attribute …)`.
+//! Each statement may end in `:origin PART`, the model part of all nodes that it makes. A value is a name or an
+//! application `(op value … :attribute …)`.
 //!
-//! Before the graph, a file may declare ops of its own, `(op pack/name …)`. The crate of rules reads these
-//! (`eutectic_rewrites::read_graph`), because the rule language defines them.
+//! Before the graph, a file may declare ops: `(op pack/name …)`. The rule language defines them, so the crate
+//! `eutectic-rewrites` reads such files (`eutectic_rewrites::read_graph`).
 //!
-//! `(dim NAME :most N)` declares an extent at run time, of any length up to N, and from `:least` on if it is given. The
-//! compiled program serves all of these lengths ([`crate::Dim::between`]). Later dimensions of that name refer to it;
-//! other names must be bound to numbers before compilation.
+//! `(dim NAME :most N)` declares an extent at run time, of any length up to N. Its least length is 0, or the number
+//! after `:least`. The compiled program serves all of these lengths ([`crate::Dim::between`]). Later dimensions with
+//! this name refer to it. Dimensions with other names must be bound to numbers before compilation.
 //!
-//! `(sub NAME statement …)` is a body: a graph of its own. Where a value names it, its inputs are given in their order.
+//! `(sub NAME statement …)` is a body: a separate graph, whose inputs are given in order where a value names it.
 //! Three more forms of values use bodies:
 //!
-//! - `(if PREDICATE THEN ELSE value …)` gives the values to both bodies ([`crate::Graph::branch`]);
-//! - `(while CONDITION BODY value … :most N)` carries the first values, one for each output of the body, and keeps the
-//!   others constant ([`crate::Graph::repeat`]);
-//! - `(loop value … :body NAME :times N :carried C :scanned S :while W)` is an op that keeps its body; `get` takes one of
-//!   its results.
+//! - `(if PREDICATE THEN ELSE value …)` passes the values to both bodies ([`crate::Graph::branch`]);
+//! - `(while CONDITION BODY value … :most N)` carries the first values, one for each output of the body, and keeps
+//!   further values constant ([`crate::Graph::repeat`]);
+//! - `(loop value … :body NAME :times N :carried C :scanned S :while W)` is an op that contains its body. `get` takes
+//!   one of its results.
 //!
-//! Reading inlines `if` and `while`, so that they are printed as other ops. `(let (a b …) …)` names several results.
+//! The reader inlines `if` and `while`, so that they are printed as other ops. `(let (a b …) …)` names several
+//! results.
 //!
 //! ```
 //! use eutectic_ir::{lang::Source, text};

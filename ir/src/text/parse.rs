@@ -1,4 +1,4 @@
-//! Reads graphs.
+//! Reads graphs from their text form.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -20,37 +20,45 @@ use crate::{
 /// Reads the graph of a source.
 ///
 /// # Errors
-/// Everything that is wrong with it: all syntax errors, or else every name, attribute and type that does not fit.
-/// Values that depend on an error are not reported again.
+/// All syntax errors, or if there are none, all unknown names, wrong attributes and wrong types. Values that depend
+/// on an error are not reported again.
 pub fn parse(source: &Source) -> Result<Graph, Errors> {
     let forms = read(source)?;
     if let Some(form) = forms.iter().find(|form| form.call().is_some_and(|(head, _)| head == "op")) {
         let help = "read the file by `eutectic::read_graph`, which knows the rule language";
         return Err(source
-            .error(form.span.start..form.span.start + 1, "this reader takes no declared ops", help)
+            .error(
+                form.span.start..form.span.start + 1,
+                "cannot read the declaration of an op because this reader knows built-in ops only",
+                help,
+            )
             .into());
     }
     parse_form(source, &forms.iter().collect::<Vec<_>>(), &Ops::default())
 }
 
-/// Reads the graph of a source whose declared ops were read: `forms` are the others.
+/// Reads the graph of a source whose declared ops `ops` are read already. `forms` are the forms after the
+/// declarations.
 ///
 /// # Errors
-/// As [`parse`].
+/// The errors of [`parse`].
 pub fn parse_form(source: &Source, forms: &[&Sexp], ops: &Ops) -> Result<Graph, Errors> {
-    let whole =
-        || source.error(0..source.text.len().min(1), "this is not one graph", "write (graph \"name\" statement …)");
+    let whole = || {
+        source.error(0..source.text.len().min(1), "this is not a single graph", "write (graph \"name\" statement …)")
+    };
     let [form] = forms else { return Err(whole().into()) };
     let Some(("graph", [name, statements @ ..])) = form.call() else { return Err(whole().into()) };
     let Some(name) = text(name) else {
-        return Err(source.error(name.span.clone(), "a graph begins with its name", "write (graph \"name\" …)").into());
+        return Err(source
+            .error(name.span.clone(), "the name of the graph is missing", "write (graph \"name\" …)")
+            .into());
     };
     let mut parser = Parser::new(source, ops, Graph::new(name));
     statements.iter().for_each(|s| parser.statement(s));
     if parser.errors.is_empty() { Ok(parser.graph) } else { Err(Errors(parser.errors)) }
 }
 
-/// Returns a word or a string.
+/// Returns the text of a word or a string.
 pub(super) fn text(sexp: &Sexp) -> Option<&str> {
     match &sexp.kind {
         SexpKind::Atom(text) | SexpKind::Text(text) => Some(text),
@@ -62,7 +70,7 @@ pub(super) fn keyword(sexp: &Sexp) -> Option<&str> {
     sexp.atom()?.strip_prefix(':')
 }
 
-/// Returns the names of a `let` for several results.
+/// Returns the names in a `let` for several results.
 fn names_of(sexp: &Sexp) -> Option<&[Sexp]> {
     match &sexp.kind {
         SexpKind::List(names) => Some(names),
@@ -72,14 +80,14 @@ fn names_of(sexp: &Sexp) -> Option<&[Sexp]> {
 
 pub(super) struct Parser<'a> {
     pub source: &'a Source,
-    /// The ops that it may name.
+    /// The ops that the text may name.
     pub ops: &'a Ops,
     pub graph: Graph,
     /// The value of each name; `None` if its definition was wrong.
     names: FxHashMap<String, Option<NodeId>>,
-    /// The run-time extents by name; `None` if the declaration was wrong.
+    /// The extents at run time by name; `None` if the declaration was wrong.
     pub extents: FxHashMap<String, Option<Dim>>,
-    /// The bodies of branches and loops, likewise.
+    /// The bodies of branches and loops by name; `None` if the definition was wrong.
     pub bodies: BTreeMap<String, Option<Rc<Graph>>>,
     pub errors: Vec<LangError>,
 }
@@ -96,7 +104,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn statement(&mut self, sexp: &Sexp) {
-        let help = "a statement is (input NAME TYPE), (param NAME TYPE), (const NAME TYPE { … }), (let NAME value), \
+        let help = "write (input NAME TYPE), (param NAME TYPE), (const NAME TYPE { … }), (let NAME value), \
                     (state NAME TYPE), (dim NAME :most N), \
                     (sub NAME statement …), (output NAME value) or (update STATE value)";
         let Some((head, items)) = sexp.call() else {
@@ -110,7 +118,7 @@ impl<'a> Parser<'a> {
         }
         let leaf = Op::named(head).filter(|op| matches!(op.def().class, Class::Leaf(_)));
         let Some(name) = items.first().and_then(text) else {
-            return self.wrong(sexp, format!("`{head}` has no name here"), help).unwrap_or(());
+            return self.wrong(sexp, format!("the statement `{head}` needs a name"), help).unwrap_or(());
         };
         match (head, leaf, items) {
             ("dim", _, [_, bounds @ ..]) => self.extent(&items[0], name, bounds),
@@ -131,7 +139,7 @@ impl<'a> Parser<'a> {
                 }
             }
             (_, Some(op), _) => {
-                // An input's name is its first attribute; a constant's is for the text only.
+                // The name of an input is its first attribute. The name of a constant exists only in the text.
                 let named = op.def().attrs.first().is_some_and(|a| a.kind == AttrKind::Name);
                 let value = match self.inlined(op, name, items) {
                     Some(id) => Some(id),
@@ -149,7 +157,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(dim NAME :least N :most N)`: an extent at run time.
+    /// Reads `(dim NAME :least N :most N)`, an extent at run time.
     fn extent(&mut self, at: &Sexp, name: &str, mut bounds: &[Sexp]) {
         let help = "write (dim NAME :most N), or with :least N before it";
         let (mut least, mut most) = (0, None);
@@ -157,27 +165,27 @@ impl<'a> Parser<'a> {
             match (keyword(key), number.atom().and_then(|n| n.parse().ok()).filter(|n| *n >= 0)) {
                 (Some("least"), Some(n)) => least = n,
                 (Some("most"), Some(0)) => {
-                    let message = format!("`{name}` is at most 0, so nothing is ever in it");
+                    let message = format!("`{name}` is at most 0, so that its axes would always be empty");
                     return self.wrong(number, message, ":most is at least 1").unwrap_or(());
                 }
                 (Some("most"), Some(n)) => most = Some(n),
-                _ => return self.wrong(key, "this is no bound of a dimension", help).unwrap_or(()),
+                _ => return self.wrong(key, "this is not a bound of a dimension", help).unwrap_or(()),
             }
             bounds = rest;
         }
         let dim = match (most, bounds) {
             (Some(most), []) if least <= most => Some(Dim::between(name, least, most)),
             (Some(most), []) => self.wrong(at, format!("`{name}` is at least {least} and at most {most}"), help),
-            _ => self.wrong(at, format!("`{name}` needs the most that it can be"), help),
+            _ => self.wrong(at, format!("`{name}` needs the most elements that it can have"), help),
         };
         let open = self.graph.symbols().iter().any(|symbol| **symbol == *name);
         if open || self.extents.insert(name.into(), dim).is_some() {
             let help = "declare a dimension once, before it is used";
-            self.wrong(at, format!("`{name}` is a dimension already"), help).unwrap_or(())
+            self.wrong(at, format!("cannot declare `{name}` because it is used or declared before"), help).unwrap_or(())
         }
     }
 
-    /// Returns a parameter that a body brought in already, if it is of this type.
+    /// Returns the parameter of this name and type that an inlined body made before, if there is one.
     fn inlined(&mut self, op: Op, name: &str, items: &[Sexp]) -> Option<NodeId> {
         let (Class::Leaf(Leaf::Param), [_, ty]) = (op.def().class, items) else { return None };
         let known = self.graph.named("param").find(|(n, _)| *n == name).map(|(_, id)| id)?;
@@ -185,7 +193,7 @@ impl<'a> Parser<'a> {
         (ty == *self.graph.ty(known)).then_some(known)
     }
 
-    /// Splits `:origin PATH` from the end of a statement.
+    /// Splits `:origin PATH` off the end of a statement.
     fn origin<'s>(&mut self, items: &'s [Sexp]) -> (&'s [Sexp], Origin) {
         match items {
             [rest @ .., key, path] if keyword(key) == Some("origin") => match text(path) {
@@ -217,7 +225,7 @@ impl<'a> Parser<'a> {
                             format!("a number is a constant: (const f32[] {{ {name} }})")
                         }
                         Some(guess) => guess,
-                        None => "values are defined before they are used".into(),
+                        None => "define a value before its first use".into(),
                     };
                     self.wrong(sexp, format!("there is no value `{name}` here"), help)
                 }
@@ -246,7 +254,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns a leaf whose attributes stand in order, without their names.
+    /// Returns a leaf whose attributes are written in order, without their names.
     fn leaf(&mut self, sexp: &Sexp, op: Op, mut items: &[Sexp], origin: &Origin) -> Option<NodeId> {
         let mut attrs: SmallVec<[(&str, Attr); 3]> = SmallVec::new();
         for def in op.def().attrs {
@@ -262,23 +270,23 @@ impl<'a> Parser<'a> {
             items = &items[used..];
         }
         match items.first() {
-            Some(extra) => self.wrong(extra, format!("`{op}` takes no more than this"), "remove it"),
+            Some(extra) => self.wrong(extra, format!("`{op}` has no further attributes"), "remove it"),
             None => self.apply(sexp, op, &[], &attrs, origin),
         }
     }
 
-    /// `(op value … :attribute …)`.
+    /// Reads `(op value … :attribute …)`.
     fn application(&mut self, sexp: &Sexp, op: Op, items: &[Sexp], origin: &Origin) -> Option<NodeId> {
         let split = items.iter().position(|s| keyword(s).is_some()).unwrap_or(items.len());
         let (values, mut rest) = items.split_at(split);
-        // All operands are read, so that the errors of each are reported.
+        // Read all operands first, so that the errors of each of them are reported.
         let operands: Vec<_> = values.iter().map(|v| self.value(v, origin)).collect();
         let mut attrs: SmallVec<[(&str, Attr); 3]> = SmallVec::new();
         while let [key, after @ ..] = rest {
             let Some(name) = keyword(key) else {
                 return self.wrong(
                     key,
-                    "operands come before attributes",
+                    "this operand comes after an attribute",
                     format!("move it before {}", items[split].atom().unwrap_or_default()),
                 );
             };
@@ -319,7 +327,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns the value of an attribute at the front of `items`, and how many of them it takes.
+    /// Returns the value of the attribute at the start of `items`, and the number of items that it consists of.
     fn attribute(&mut self, def: &AttrDef, items: &[Sexp]) -> Option<(Attr, usize)> {
         let first = items.first()?;
         let (atom, before) = (first.atom(), self.errors.len());
@@ -348,7 +356,7 @@ impl<'a> Parser<'a> {
         match read {
             Some(attr) => Some((attr, 1)),
             None if self.errors.len() > before => None,
-            None => self.wrong(first, format!("this is not what :{} takes", def.name), def.kind.help(atom)),
+            None => self.wrong(first, format!("this is not a value for :{}", def.name), def.kind.help(atom)),
         }
     }
 
@@ -359,7 +367,7 @@ impl<'a> Parser<'a> {
         match dtype.parse::<DType>() {
             Ok(dtype) => Some(Type::Tensor(dtype, self.shape(dims)?)),
             Err(()) => {
-                let help = suggestion(dtype, "they are", DType::names());
+                let help = suggestion(dtype, "the element types are", DType::names());
                 self.wrong(sexp, format!("there is no element type `{dtype}`"), help)
             }
         }
@@ -367,13 +375,13 @@ impl<'a> Parser<'a> {
 
     fn shape(&mut self, dims: &[Sexp]) -> Option<Shape> {
         let extent = |reader: &mut Self, sexp: &Sexp| match reader.dim(sexp)? {
-            Dim::Known(n) if n < 0 => reader.wrong(sexp, "this is not an extent", "an extent is 0 or more"),
+            Dim::Known(n) if n < 0 => reader.wrong(sexp, "this is not an extent", "write 0 or a greater number"),
             dim => Some(dim),
         };
         dims.iter().map(|d| extent(self, d)).collect::<Option<Vec<Dim>>>().map(|dims| dims.into_iter().collect())
     }
 
-    /// Returns a number, a symbol, or a sum or product of dimensions.
+    /// Reads a dimension: a number, a symbol, or a sum, difference or product of dimensions.
     fn dim(&mut self, sexp: &Sexp) -> Option<Dim> {
         if let Some(atom) = sexp.atom() {
             if let Some(extent) = self.extents.get(atom) {
@@ -386,7 +394,7 @@ impl<'a> Parser<'a> {
                 atom.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) && atom.parse::<f64>().is_ok();
             return match atom.parse() {
                 Ok(n) => Some(Dim::Known(n)),
-                Err(_) if number => self.wrong(sexp, "this is not an extent", "an extent is a whole number"),
+                Err(_) if number => self.wrong(sexp, "this is not an extent", "write an integer"),
                 Err(_) => Some(Dim::symbol(atom)),
             };
         }
@@ -397,8 +405,8 @@ impl<'a> Parser<'a> {
         rest.iter().try_fold(first, |n, d| {
             let d = self.dim(d)?;
             if n.count_terms().saturating_mul(d.count_terms()) > MOST_TERMS {
-                let message = format!("multiplied out, this dimension has more than {MOST_TERMS} terms");
-                return self.wrong(sexp, message, "give a name to a part of it");
+                let message = format!("cannot use this dimension because it expands to more than {MOST_TERMS} terms");
+                return self.wrong(sexp, message, "use a new name for a part of it");
             }
             Some(match op {
                 "+" => &n + &d,
@@ -410,7 +418,11 @@ impl<'a> Parser<'a> {
 
     fn tensor(&mut self, at: &Sexp, ty: &Type, elements: &[Sexp]) -> Option<Tensor> {
         let (Some(dtype), Some(dims)) = (ty.dtype(), ty.dims()) else {
-            return self.wrong(at, format!("a constant of type {ty} has no size"), "its dimensions are numbers");
+            return self.wrong(
+                at,
+                format!("cannot read the constant because its type {ty} has no known size"),
+                "write numbers as its dimensions",
+            );
         };
         let count = dims.iter().try_fold(1_usize, |n, &d| n.checked_mul(d)).filter(|n| n.checked_mul(8).is_some());
         let repeated = elements.last().and_then(Sexp::atom) == Some("...") && elements.len() > 1;
@@ -421,7 +433,7 @@ impl<'a> Parser<'a> {
                 return self.wrong(
                     element,
                     format!("this is not an element of {dtype}"),
-                    "write a number that the type holds",
+                    "write a number that the type represents",
                 );
             };
             bytes.extend(element_bytes);
@@ -429,21 +441,21 @@ impl<'a> Parser<'a> {
         let Some(count) = count.filter(|&n| n == elements.len() || repeated && n > elements.len()) else {
             let help =
                 if repeated { "`...` repeats the last one" } else { "write `...` after the last one to repeat it" };
-            return self.wrong(at, format!("{ty} is not {} elements", elements.len()), help);
+            return self.wrong(at, format!("{ty} does not have {} elements", elements.len()), help);
         };
         let last = bytes[bytes.len() - if bytes.is_empty() { 0 } else { dtype.size() }..].to_vec();
         if last.len().checked_mul(count).is_none_or(|n| n > MAX_FILLED) && repeated {
-            return self.wrong(at, format!("{ty} is too large to be filled"), "use (expand …) of a scalar");
+            return self.wrong(at, format!("cannot fill {ty} because it is too large"), "use (expand …) of a scalar");
         }
         bytes.extend(last.repeat(count - elements.len()));
         Tensor::new(dtype, &dims, bytes).ok()
     }
 }
 
-/// The most bytes that `...` fills: text that is short should not ask for memory without bound.
+/// The maximal number of bytes that `...` fills. Otherwise a short text could request unlimited memory.
 const MAX_FILLED: usize = 1 << 30;
 
-/// Returns a number; an integer that no `f64` holds keeps all its digits.
+/// Returns a number. An integer that no `f64` represents exactly keeps all of its digits.
 fn number(atom: &str) -> Option<Attr> {
     let whole = atom.parse::<i64>().ok().map(Number::from).filter(|n| n.float().is_none());
     whole.or_else(|| atom.parse::<f64>().ok().map(Number::from)).map(Attr::from)

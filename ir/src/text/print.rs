@@ -1,4 +1,4 @@
-//! Prints graphs.
+//! Prints graphs in their text form.
 
 use std::fmt::Write;
 
@@ -14,11 +14,11 @@ use crate::{
 /// Options of the printed form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// The type of each value, as a comment.
+    /// Whether the type of each value follows as a comment.
     pub types: bool,
 }
 
-/// Prints a graph, one node a line; [`super::parse`] reads it back.
+/// Prints a graph with one node per line. [`super::parse`] reads it back.
 pub fn print(graph: &Graph, style: Style) -> String {
     let ops = Ops::of(graph);
     let mut text: String = ops.declared().iter().map(|op| declaration(*op)).collect();
@@ -39,18 +39,18 @@ fn declaration(op: Op) -> String {
     op.declared().map_or(String::new(), |declared| format!("{doc}{}\n", declared.text))
 }
 
-/// The names of the bodies that were printed.
+/// The names of the bodies that are printed already.
 #[derive(Clone, Default)]
 struct Bodies<'g>(FxHashMap<&'g SubGraph, String>);
 
-/// Prints the statements of a graph, each behind `line`, the bodies of its loops before them; whether a parenthesis may
-/// stand behind the last one, because no comment does.
+/// Prints the statements of a graph, each after the separator `line`. The bodies of its loops come before. Returns
+/// whether a parenthesis may follow on the last line, that is, whether the line has no comment.
 fn statements<'g>(graph: &'g Graph, style: Style, line: &str, bodies: &mut Bodies<'g>, text: &mut String) -> bool {
     for body in graph.nodes().flat_map(|(_, node)| node.attrs.iter().filter_map(Attr::graph)) {
         if bodies.0.contains_key(body) {
             continue;
         }
-        // A body's own loops are named within it. Bodies and ops have separate names.
+        // The loops within a body have names within the body. Names of bodies and of ops must differ.
         let mut inner = bodies.clone();
         let mut of_body = String::new();
         let closed = statements(body, style, &format!("{line}  "), &mut inner, &mut of_body);
@@ -76,11 +76,11 @@ fn statements<'g>(graph: &'g Graph, style: Style, line: &str, bodies: &mut Bodie
             comment = String::new();
         }
     }
-    // A comment runs to the end of its line.
+    // A parenthesis after a comment would be part of the comment.
     comment.is_empty()
 }
 
-/// Returns the name of each value: that of an input, a parameter or a state, else its number.
+/// Returns the name of each value: that of the input, parameter or state, and otherwise its number.
 fn names(graph: &Graph) -> Vec<String> {
     let own = |node: &Node| own_name(node).map(word);
     let taken: FxHashSet<String> = graph.nodes().filter_map(|(_, n)| own(n)).collect();
@@ -103,7 +103,7 @@ fn statement(id: NodeId, node: &Node, names: &[String], bodies: &Bodies<'_>) -> 
     let name = &names[id.0 as usize];
     let given = node.op.def().attrs.iter().zip(&node.attrs);
     let mut text = match node.op.def().class {
-        // Leaves whose attributes stand in order; a name comes first.
+        // The attributes of leaves are written in order, after the name if there is one.
         Class::Leaf(_) if node.attrs.len() <= 2 => {
             let rest = given.filter(|(def, _)| def.kind != AttrKind::Name);
             let rest: Vec<_> = rest.map(|(_, value)| value.to_string()).collect();
@@ -131,7 +131,7 @@ fn attribute((def, value): (&AttrDef, &Attr), bodies: &Bodies<'_>) -> String {
     }
 }
 
-/// Returns a name, quoted where it would not read back as one word.
+/// Returns a name, in quotes if it would not read back as one word.
 fn word(name: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && !"()[]{}\";".contains(c);
     if !name.is_empty() && !name.starts_with(':') && name.chars().all(plain) { name.into() } else { quote(name) }

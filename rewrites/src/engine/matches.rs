@@ -1,4 +1,4 @@
-//! Searches the matches of a round: near changed classes, and the sets of group rules.
+//! Searches for the matches of a round: in classes near changed ones, and the sets of members for group rules.
 
 use std::{rc::Rc, time::Instant};
 
@@ -22,16 +22,17 @@ use crate::{
     rule::{Phase, VariableKind},
 };
 
-/// For each op, the classes with a node of it, and the distance to the change below them.
+/// For each op, the classes with a node of it, each with its distance to the nearest changed class among its
+/// operands.
 type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
 
-/// The values in which the members of a group agree: classes, and the bindings of attributes, numbers, ops, dims and
-/// element types.
+/// The values in which the members of a group must agree: classes, and the bindings of attributes, numbers, ops, dims
+/// and element types.
 type Agreement = (Vec<Id>, Vec<Option<Bound>>);
 
 impl Engine<'_> {
-    /// Returns the classes below which something changed since `round`, with the distance to it, for each op;
-    /// ascending.
+    /// Returns for each op the classes within `depth` levels above a class that changed since `round`, with their
+    /// distance to it. They are in ascending order.
     fn changed(&self, round: u32, depth: usize) -> Changed {
         let mut distance: FxHashMap<Id, usize> = FxHashMap::default();
         let mut level: Vec<Id> = self.egraph.classes().filter(|c| c.data.stamp >= round).map(|c| c.id).collect();
@@ -70,9 +71,9 @@ impl Engine<'_> {
             rules.iter().partition(|r| self.rules[**r].may_match(&self.egraph));
         idle.into_iter().for_each(|rule| self.seen[rule] = now + 1);
         let depth = rules.iter().map(|r| self.rules[*r].pattern().depth).max().unwrap_or(0);
-        // Rules were last searched in different rounds only when a phase begins. Rules with several roots search the
-        // whole e-graph each time, because a change below one root may be far from the other root, at which the search
-        // starts.
+        // Only at the start of a phase do rules differ in the round of their last search. A rule with several roots
+        // is searched in the whole e-graph each time. A change below one of its roots may be far from the other root,
+        // where the search starts.
         let mut changed: Vec<(u32, Changed)> = Vec::new();
         for rule in rules {
             let start = Instant::now();
@@ -97,8 +98,8 @@ impl Engine<'_> {
             };
             let mut seen = Vec::new();
             for class in classes.into_iter().filter(|c| !is_exempt(compiled, &self.egraph, *c)) {
-                // With several roots, the search may start at a root other than the first one, by which applications
-                // are counted.
+                // Applications are counted at the first root. With several roots, the search may start at another
+                // one.
                 if compiled.pattern().roots.len() == 1 && self.is_held(rule, class) {
                     continue;
                 }
@@ -109,7 +110,7 @@ impl Engine<'_> {
             }
             let root = compiled.pattern().roots[0];
             for one in seen {
-                // Guards cost more than matches, and a class may have many more matches than applications are allowed.
+                // A guard costs more than a match, and a class may have many more matches than allowed applications.
                 if !self.is_held(rule, one.classes[root])
                     && !self.applied[rule].contains(std::slice::from_ref(&one))
                     && self.admit(rule, &one).is_some()
@@ -126,7 +127,7 @@ impl Engine<'_> {
         found
     }
 
-    /// Returns whether a rule has reached its limit of applications at the program node of a class.
+    /// Returns whether a rule has reached its limit of applications at the program node from which a class stems.
     fn is_held(&self, rule: usize, class: Id) -> bool {
         self.spent.get(&(rule, self.egraph[class].data.rank)).is_some_and(|spent| spent.held)
     }
@@ -152,7 +153,7 @@ impl Engine<'_> {
         false
     }
 
-    /// Returns the bindings of a match if the guard admits it.
+    /// Returns the bindings of a match if the guard admits the match.
     pub(super) fn admit(&mut self, rule: usize, found: &Match) -> Option<Rc<Bindings>> {
         let compiled = &self.rules[rule];
         let sight = Sight::of(compiled.pattern(), &self.egraph, found);
@@ -173,7 +174,8 @@ impl Engine<'_> {
         admitted.ok()
     }
 
-    /// Returns the maximal sets of group members that agree in everything except the splatted variables.
+    /// Returns the maximal sets of matches that are members of one group: they agree in everything except the
+    /// splatted variables.
     pub(super) fn search_groups(&mut self, rules: &[usize]) -> Vec<Found> {
         let mut found = Vec::new();
         for &rule in rules {
@@ -218,7 +220,7 @@ impl Engine<'_> {
         (self.egraph[class].data.rank, class)
     }
 
-    /// Sorts the members in the order of the program, and keeps one for each class.
+    /// Sorts the members of a group in program order, and keeps one for each class.
     fn in_order(&self, compiled: &Compiled, mut set: Vec<Match>) -> Vec<Match> {
         let root = compiled.pattern().roots[0];
         set.sort_by(|a, b| {
@@ -230,9 +232,9 @@ impl Engine<'_> {
     }
 }
 
-/// Returns the bindings in which members of a group agree: the tensors that the right side does not splat, attributes,
-/// numbers, and the dims and element types that the right side does not name. Each member has its own values of those
-/// that it names.
+/// Returns the values in which members of a group must agree: tensors that the right side does not splat, attributes
+/// and numbers, and dims and element types that the right side does not name. A dim or element type that it names may
+/// differ between members.
 fn shared(compiled: &Compiled, found: &Match, bindings: &Bindings) -> Agreement {
     let rule = &compiled.rule;
     let splatted = rule.splatted();

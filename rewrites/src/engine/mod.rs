@@ -1,8 +1,8 @@
-//! The engine: searches and applies the rules of a phase until nothing changes or a limit is met.
+//! The engine: searches and applies the rules of a phase until nothing changes or a limit is reached.
 //!
-//! Rules are searched in the order of their names, in classes that changed since they were last searched. Matches are
-//! collected first and applied in that order, so that a run repeats exactly. The replacement of a match is computed
-//! once for all equal matches.
+//! Rules are searched in the order of their names, in classes that changed since their last search. All matches of a
+//! round are collected before they are applied in that order, so that every run gives the same result. Equal matches
+//! share the computation of their replacement.
 
 mod matches;
 
@@ -33,23 +33,23 @@ use crate::{
     rule::{Phase, VariableKind},
 };
 
-/// The limits of the engine. All are counts per node of the program, so that results repeat.
+/// The limits of the engine. They are counts, most of them per program node, so that every run gives the same result.
 ///
-/// The matches of a rule at one node may grow with the program. In `((x·a)·b)·c…` each product is one of every prefix,
-/// which makes n² e-nodes and n³ matches. [`EngineLimits::applications`] bounds each rule alone, so that the whole
-/// grows linearly. A rule without an end then takes nothing from other rules, nor from distant nodes. The limits of
-/// nodes and matches end a phase.
+/// The matches of a rule at one program node may grow with the program. In `((x·a)·b)·c…`, each product is a product
+/// of every prefix, which makes n² e-nodes and n³ matches. [`EngineLimits::applications`] bounds each rule
+/// separately, so that the total grows linearly. A rule that does not terminate then leaves room for other rules and
+/// for other nodes. The limits of nodes and matches end a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineLimits {
-    /// The maximal applications of a rule to the classes that stem from one node of the program. In addition, a rule
-    /// has a shared budget for all nodes, of this size times the number of nodes (at least 100). Legalization, without
-    /// which a program has no kernels, is not bounded.
+    /// The maximal number of applications of a rule to the classes that stem from one program node. Beyond them, a
+    /// rule has a shared budget for all nodes: this number times the number of nodes (at least 100). Legalization is
+    /// not bounded, because a program has no kernels without it.
     pub applications: usize,
-    /// The most e-nodes, per node of the program (at least 10 nodes are counted).
+    /// The maximal number of e-nodes per program node, of which at least 10 are counted.
     pub nodes: usize,
-    /// The most rounds of a phase, for any program.
+    /// The maximal number of rounds of a phase.
     pub iterations: usize,
-    /// The most matches of a phase, per node of the program (at least 10 nodes are counted).
+    /// The maximal number of matches of a phase per program node, of which at least 10 are counted.
     pub matches: usize,
 }
 
@@ -72,7 +72,7 @@ impl EngineLimits {
 pub enum Stop {
     /// The last round changed nothing.
     Saturated,
-    /// Only rules that reached their limit could still change something: [`RuleStatistics::held`] counts them.
+    /// Only rules that reached their limit could still change the e-graph. [`RuleStatistics::held`] counts where.
     Applications,
     /// The limit on e-nodes was reached.
     Nodes,
@@ -87,15 +87,15 @@ pub enum Stop {
 pub struct PhaseReport {
     /// The phase.
     pub phase: Phase,
-    /// The reason why it ended.
+    /// The reason why the phase ended.
     pub stop: Stop,
     /// The number of rounds.
     pub iterations: usize,
     /// The number of matches.
     pub matches: usize,
-    /// The number of e-nodes at its end.
+    /// The number of e-nodes at the end of the phase.
     pub nodes: usize,
-    /// The number of e-classes at its end.
+    /// The number of e-classes at the end of the phase.
     pub classes: usize,
     /// The elapsed time.
     pub time: Duration,
@@ -108,13 +108,13 @@ pub struct RuleStatistics {
     pub name: Arc<str>,
     /// The number of matches that the guard admitted.
     pub matches: usize,
-    /// The number of applications: matches that were new.
+    /// The number of applications. A match counts once.
     pub applications: usize,
     /// The number of applications that united classes or made nodes.
     pub changes: usize,
     /// The number of program nodes at which the limit of applications stopped the rule.
     pub held: usize,
-    /// The number of matches that were refused because the right side has another type than the left, or none.
+    /// The number of refused matches, whose right side has another type than the left side, or none.
     pub refused: usize,
     /// The reason for the first refusal.
     pub refusal: Option<Arc<str>>,
@@ -141,15 +141,15 @@ struct Found {
     members: Vec<Match>,
 }
 
-/// The applications of a rule at a node of the program.
+/// The applications of a rule at a program node.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     applications: usize,
-    /// Whether the limit stopped a further application.
+    /// Whether the limit prevented a further application.
     held: bool,
 }
 
-/// A match that was not applied, because an op observes the value that the rule would change.
+/// A match that was not applied because an op observes the rounding of the value, which the rule may change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Withheld {
     pub rule: usize,
@@ -163,23 +163,24 @@ pub(crate) struct Engine<'r> {
     pub egraph: EGraph,
     pub log: Log,
     pub statistics: Vec<RuleStatistics>,
-    /// The matches that were not applied because of observers.
+    /// The matches that were not applied because an op observes their root.
     pub withheld: Vec<Withheld>,
     rules: &'r [Arc<Compiled>],
     /// The device for which rules run.
     device: Device,
     limits: EngineLimits,
-    /// The outcome of each match; an error names the op that observes its root, if only that prevents it.
+    /// The result of the guard for each match. An error has the op that observes the root, if nothing else prevents
+    /// the match.
     guards: FxHashMap<(u32, Sight), Result<Rc<Bindings>, Option<Op>>>,
     recipes: FxHashMap<MatchKey, Option<Rc<Recipe>>>,
     applied: Vec<FxHashSet<Vec<Match>>>,
-    /// For each node of the program and rule, the applications to classes that stem from the node.
+    /// For each rule and program node, the applications to classes that stem from the node.
     spent: FxHashMap<(usize, u32), Spent>,
-    /// For each rule, the remaining applications beyond the limits of single nodes.
+    /// For each rule, the remaining applications of the budget that all nodes share.
     shared: Vec<usize>,
-    /// The round before which each rule has seen everything.
+    /// For each rule, the first round whose changes it has not searched.
     seen: Vec<u32>,
-    /// Classes that a group rule made: it does not take them as members again.
+    /// Classes that a group rule made, by rule. The rule does not take them as members again.
     products: Vec<(usize, Id)>,
 }
 
@@ -207,17 +208,17 @@ impl<'r> Engine<'r> {
         }
     }
 
-    /// Runs rules for a device.
+    /// Sets the device for which rules run.
     pub fn on(mut self, device: Device) -> Engine<'r> {
         self.device = device;
         self
     }
 
-    /// Runs a phase: first its `once` rules on the initial e-graph, and then all rules that run in it until nothing
-    /// changes. Group rules run when the others have terminated, so that they see whole sets.
+    /// Runs a phase. First, its `once` rules run on the initial e-graph, and then all rules of the phase until
+    /// nothing changes. Group rules run when all other rules have terminated, so that they see complete sets.
     ///
     /// # Errors
-    /// If a replacement has another type than the replaced value, which is a defect.
+    /// If a replacement has another type than the replaced value, which is a defect of the engine.
     pub fn run(&mut self, phase: &Phase) -> Result<PhaseReport, LangError> {
         let start = Instant::now();
         let of = |engine: &Self, pick: &dyn Fn(&Compiled) -> bool| -> Vec<usize> {
@@ -266,7 +267,7 @@ impl<'r> Engine<'r> {
         })
     }
 
-    /// Applies matches in order, and then restores the e-graph's invariants. Returns `false` if the limit on nodes is
+    /// Applies matches in order, and then restores the e-graph's invariants. Returns `false` if the limit of nodes is
     /// reached.
     fn apply_all(&mut self, found: Vec<Found>) -> Result<bool, LangError> {
         self.egraph.analysis.now += 1;
@@ -305,7 +306,7 @@ impl<'r> Engine<'r> {
                 let sights: Vec<&Sight> = key.1.iter().collect();
                 match compiled.recipe(&mut self.egraph.analysis, &sights, &bindings) {
                     Ok(recipe) => recipe.map(Rc::new),
-                    // The program stays correct without this match.
+                    // The program stays correct if this match is skipped.
                     Err((message, _)) => {
                         let statistics = &mut self.statistics[rule];
                         statistics.refused += 1;
@@ -344,7 +345,7 @@ impl<'r> Engine<'r> {
             return Ok(());
         };
         if let Some(alarm) = &self.egraph.analysis.alarm {
-            let help = "this is a defect of Eutectic: the applier should have refused it";
+            let help = "this is a defect of Eutectic: the applier should have refused this match";
             let span = compiled.rule.roots[0].span.clone();
             return Err(located(&compiled.rule.source, &compiled.rule.name, span, alarm, help));
         }
@@ -360,11 +361,10 @@ impl<'r> Engine<'r> {
     }
 }
 
-/// A running count of e-nodes. Counting them visits all classes, which an application must not do, because it adds only
-/// a few.
+/// An estimate of the number of e-nodes. An exact count visits all classes, which is too slow after each application.
 struct NodeCount {
     nodes: usize,
-    /// The size of the e-graph's table of e-nodes, which grows with each new one.
+    /// The size of the e-graph's table of e-nodes, which grows with each new e-node.
     entries: usize,
 }
 

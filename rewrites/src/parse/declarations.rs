@@ -1,4 +1,4 @@
-//! Reads the declarations of a rule: the variables of its `forall`, its numbers, its relations.
+//! Reads the declarations of a rule: the variables of its `forall`, their required numbers, and its relations.
 
 use std::ops::Range;
 
@@ -15,18 +15,18 @@ use crate::{
     rule::{AttrVariable, Contract, Variable, VariableKind},
 };
 
-/// The kinds of a variable without a shape.
+/// The kinds of variables other than tensors, words and ops.
 const KINDS: [&str; 8] = ["float", "int", "axis", "axes", "perm", "shape", "bool", "dtype"];
 
-/// The forms of declarations.
+/// The forms of declarations, for error messages.
 const HELP: &str = "declare (F float), (?x F[B.. N]), (?w F[K N] const), (?e float), (near ?c 0.5), (is ?c 1), (?n int), (?ax axis), \
      (?axs axes), (?p perm), (?s shape), (?k bool), (?d dtype), (?k (one-of a b)) or (?f pointwise 1)";
 
-/// The words after the type of a tensor.
+/// The words after a tensor's type in its declaration.
 #[derive(Default)]
 struct TensorFlags {
     constant: bool,
-    /// Whether the tensor is no number.
+    /// Whether the tensor must not be one number everywhere.
     varied: bool,
 }
 
@@ -36,7 +36,7 @@ fn classes() -> String {
 }
 
 impl RuleReader<'_> {
-    /// Reads the declarations. Element types come first, because tensors use them.
+    /// Reads the declarations of `forall`. Element types come first, because the types of tensors use them.
     pub(super) fn declare(&mut self, items: &[Sexp]) {
         let (dtypes, others): (Vec<_>, Vec<_>) =
             items.iter().partition(|s| s.call().is_some_and(|(head, _)| is_variable(head)));
@@ -55,7 +55,7 @@ impl RuleReader<'_> {
         if let ("near" | "is", [name, _]) = (head, rest) {
             let name = name.atom().filter(|n| n.starts_with('?')).map(str::to_string);
             let Some(name) = name else {
-                return self.wrong(item.span.clone(), format!("`{head}` wants a variable"), HELP);
+                return self.wrong(item.span.clone(), format!("`{head}` needs a variable such as ?c"), HELP);
             };
             if self.variable(&name).is_none() {
                 self.number_variable(&name, item)?;
@@ -81,7 +81,7 @@ impl RuleReader<'_> {
             }
             ([_], Some((_, _, Some(("one-of", words))))) => {
                 let Some(words) = words.iter().map(|w| w.atom().map(str::to_string)).collect::<Option<Vec<_>>>() else {
-                    return self.wrong(item.span.clone(), "`one-of` takes words", "(?k (one-of relu silu))");
+                    return self.wrong(item.span.clone(), "`one-of` needs words", "write (?k (one-of relu silu))");
                 };
                 self.attr_variable(head, AttrVariable::OneOf(words))
             }
@@ -90,7 +90,7 @@ impl RuleReader<'_> {
                 let Some(group) = operands.and_then(|n| Group::named(name, n)) else {
                     let known: Vec<_> = Group::names().collect();
                     let guess = did_you_mean(name, known.iter().copied());
-                    let help = format!("write (?f pointwise 1); there are {}", known.join(", "));
+                    let help = format!("write (?f pointwise 1); the groups are {}", known.join(", "));
                     let help = guess.unwrap_or(help);
                     return self.wrong(item.span.clone(), "this does not name a group of ops", help);
                 };
@@ -117,7 +117,8 @@ impl RuleReader<'_> {
         Ok(())
     }
 
-    /// Reads the classes of a variable of element types. After an error it may be any type.
+    /// Reads the classes of an element-type variable. After an error, it may be any type, so that its uses cause no
+    /// errors.
     fn dtype_variable(&mut self, name: &str, item: &Sexp, classes: &[Sexp]) -> Result<(), Noted> {
         let class = match self.class(name, item, classes) {
             Ok(class) => class,
@@ -133,7 +134,7 @@ impl RuleReader<'_> {
         }
     }
 
-    /// Reads the words after the type of a tensor.
+    /// Reads the words after a tensor's type.
     fn tensor_flags(&mut self, words: &[Sexp]) -> Result<TensorFlags, Noted> {
         let mut flags = TensorFlags::default();
         for word in words {
@@ -143,14 +144,14 @@ impl RuleReader<'_> {
                 other => {
                     let guess = other.and_then(|o| did_you_mean(o, ["const", "varied"].into_iter()));
                     let help = guess.as_deref().unwrap_or(HELP);
-                    return self.wrong(word.span.clone(), "only `const` and `varied` stand here", help);
+                    return self.wrong(word.span.clone(), "only `const` and `varied` may follow a type", help);
                 }
             }
         }
         Ok(flags)
     }
 
-    /// Reads the kind of an attribute.
+    /// Reads the kind of an attribute variable.
     fn attr_kind(&mut self, word: &Sexp, kind: &str) -> Result<AttrVariable, Noted> {
         Ok(match kind {
             "int" => AttrVariable::Int,
@@ -163,12 +164,12 @@ impl RuleReader<'_> {
             _ => {
                 let guess = did_you_mean(kind, KINDS.into_iter());
                 let help = guess.as_deref().unwrap_or(HELP);
-                return self.wrong(word.span.clone(), format!("`{kind}` is no kind of variable"), help);
+                return self.wrong(word.span.clone(), format!("`{kind}` is not a kind of variable"), help);
             }
         })
     }
 
-    /// `float`, or several: `i8 i32 i64`.
+    /// Reads a class of element types: one name (`float`) or several (`i8 i32 i64`).
     fn class(&mut self, variable: &str, item: &Sexp, names: &[Sexp]) -> Result<DTypeClass, Noted> {
         let mut all: Option<DTypeClass> = None;
         for name in names {
@@ -177,7 +178,7 @@ impl RuleReader<'_> {
                 let help = did_you_mean(word, DTypeClass::names()).unwrap_or_else(classes);
                 return self.wrong(
                     name.span.clone(),
-                    format!("`{variable}` is not declared as a class of element types"),
+                    format!("the declaration of `{variable}` names an unknown class of element types"),
                     help,
                 );
             };
@@ -208,14 +209,14 @@ impl RuleReader<'_> {
         Ok(())
     }
 
-    /// Reads `(near ?c 0.5)` or `(is ?c 0.5)`.
+    /// Reads a required number: `(near ?c 0.5)` or `(is ?c 0.5)`.
     fn wanted(&mut self, item: &Sexp) -> Result<(), Noted> {
-        let help = "write (near ?c 0.5), or (is ?c 0.5) for the very number, with a number or tensor variable";
+        let help = "write (near ?c 0.5), or (is ?c 0.5) for exactly this number, with a number or tensor variable";
         let Some((head, [name, number])) = item.call() else {
-            return self.wrong(item.span.clone(), "this takes a variable and a number", help);
+            return self.wrong(item.span.clone(), "this needs a variable and a number", help);
         };
         if head == "near" && !self.contract.is_none_or(Contract::rounds) {
-            let help = "write (is ?c 0.5), which takes the very number, or promise less: (eq reassoc)";
+            let help = "write (is ?c 0.5), which requires exactly this number, or weaken the contract to (eq reassoc)";
             return self.wrong(
                 item.span.clone(),
                 "a rule with the contract exact or ulp cannot match a number that is only near",
@@ -232,16 +233,16 @@ impl RuleReader<'_> {
                 self.variables[at].wanted = Some(Wanted { value: n.get(), close });
                 Ok(())
             }
-            _ => self.wrong(item.span.clone(), "this takes a variable and a number", help),
+            _ => self.wrong(item.span.clone(), "this needs a variable and a number", help),
         }
     }
 
-    /// Reads the domain of a tensor: `(positive ?x)` or `(between ?x -10 10)`. It does not restrict matches; `--fp
-    /// fast` relies on it.
+    /// Reads the domain of a tensor: `(positive ?x)` or `(between ?x -10 10)`. It does not restrict matches: `--fp
+    /// fast` assumes that values are in the domain.
     fn domain(&mut self, item: &Sexp, at: usize, head: &str, ends: &[Sexp]) -> Result<(), Noted> {
         let help = "write (positive ?x), or (between ?x -10 10); relations are about dims, attributes and numbers";
         if self.contract != Some(Contract::Fast) {
-            let what = "only a `fast` rule leaves out values of a tensor: others hold for all of them";
+            let what = "only a `fast` rule may restrict the values of a tensor; other rules hold for all values";
             return self.wrong(item.span.clone(), what, help);
         }
         let number = |end: &Sexp| end.atom().and_then(Number::parse).map(Number::get);
@@ -258,7 +259,7 @@ impl RuleReader<'_> {
         Ok(())
     }
 
-    /// Returns the place of a variable among the declared ones.
+    /// Returns the index of a variable among the declared ones.
     pub fn variable(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|v| v.name == name)
     }

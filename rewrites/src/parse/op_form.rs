@@ -1,4 +1,4 @@
-//! Splits an `(op …)` form into its parts, with the position of every error.
+//! Splits an `(op …)` form into its parts, and reports the position of every error.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use eutectic_ir::{
 
 use crate::expr::Number;
 
-/// The shape of a declaration, for error messages.
+/// The form of a declaration, for error messages.
 pub(crate) const SHAPE_OF_AN_OP: &str =
     "(op pack/name (forall (F float) (?x F[A..]) (?k float :default 1.0)) (result F[A..]) (is (mul ?x ?k)))";
 
-/// The first words of the parts of a declaration.
+/// The words that start the parts of a declaration.
 const PARTS: [&str; 6] = ["forall", "where", "let", "result", "is", "onnx"];
 
-/// The kinds of attributes, except words.
+/// The kinds of attributes other than words.
 const KINDS: [(&str, AttrKind); 8] = [
     ("float", AttrKind::Float),
     ("int", AttrKind::Int),
@@ -40,23 +40,23 @@ pub(crate) struct OpForm<'s> {
     pub name: &'s str,
     /// The position of the name.
     pub at: Range<usize>,
-    /// The element type variables: the declaration, the name and the class.
+    /// The element-type variables, each with its declaration, its name and its class.
     pub dtypes: Vec<(&'s Sexp, &'s str, DTypeClass)>,
-    /// The operands, in order: the variable and its type.
+    /// The operands in order, each with its variable and its type.
     pub tensors: Vec<(&'s str, &'s Sexp)>,
-    /// The attributes, in order: the variable and its declaration.
+    /// The attributes in order, each with its variable and its declaration.
     pub attrs: Vec<(&'s str, AttrDef)>,
-    /// The declarations without defaults, in the form of a rule's.
+    /// The declarations without defaults, as the `forall` of a rule has them.
     forall: Vec<Sexp>,
     pub relations: Vec<&'s Sexp>,
     lets: Vec<&'s Sexp>,
     pub result: &'s Sexp,
     pub body: &'s Sexp,
-    /// The domain and name of each ONNX op that it implements.
+    /// The domain and name of each ONNX op for which the op stands.
     pub onnx: Vec<(String, String)>,
 }
 
-/// A wrong declaration: its name, if it has one, and its errors.
+/// The name of a wrong declaration, if it has one, and its errors.
 type Broken = (Option<String>, Vec<LangError>);
 
 impl<'s> OpForm<'s> {
@@ -66,8 +66,11 @@ impl<'s> OpForm<'s> {
         let name = items.first().and_then(Sexp::atom).filter(|name| is_name(name));
         let Some((name, at)) = name.zip(items.first().map(|item| item.span.clone())) else {
             let at = items.first().map_or(form.span.start..form.span.start + 1, |item| item.span.clone());
-            let help = "name it pack/name, such as my/squared-relu: names without a slash are those of built-in ops";
-            return Err((None, vec![source.error(at, "cannot declare an op without a name such as pack/name", help)]));
+            let help = "name it pack/name, such as my/squared-relu: built-in ops have names without a slash";
+            return Err((
+                None,
+                vec![source.error(at, "cannot declare an op without a name of the form pack/name", help)],
+            ));
         };
         let mut reader = OpReader { source, name, errors: Vec::new() };
         let parts = reader.parts(form, &items[1..]);
@@ -78,12 +81,12 @@ impl<'s> OpForm<'s> {
         }
     }
 
-    /// File and line.
+    /// Returns the file and line of the declaration.
     pub fn place(&self) -> String {
         format!("{}:{}", self.source.name, self.source.position(self.form.span.start).0)
     }
 
-    /// Returns the names of ops in the definition.
+    /// Returns the words of the definition that may be names of ops.
     pub fn parts(&self) -> impl Iterator<Item = &'s str> {
         let mut parts = Vec::new();
         heads(self.body, &mut parts);
@@ -91,18 +94,18 @@ impl<'s> OpForm<'s> {
         parts.into_iter()
     }
 
-    /// Returns the text of the definition: its `let`s and its value.
+    /// Returns the text of the definition: its `let`s, then its value.
     pub fn definition(&self) -> String {
         let parts: Vec<String> = self.lets.iter().copied().chain([self.body]).map(ToString::to_string).collect();
         parts.join(" ")
     }
 
-    /// Returns an error that names the op.
+    /// Returns an error whose message starts with the op's name.
     pub fn wrong(&self, at: &Range<usize>, message: impl std::fmt::Display, help: &str) -> LangError {
         self.source.error(at.clone(), format!("{}: {message}", self.name), help)
     }
 
-    /// Adds the name of the op to the error of a reader for types, dims or relations.
+    /// Adds the op's name to an error that the reader of types, dims or relations returned.
     pub fn located(&self, mut error: LangError) -> LangError {
         error.message = format!("{}: {}", self.name, error.message);
         error
@@ -131,13 +134,13 @@ impl<'s> OpForm<'s> {
     }
 }
 
-/// Returns whether a word has the form of a declared op's name, `pack/name`.
+/// Returns whether a word has the form `pack/name`.
 fn is_name(name: &str) -> bool {
     !name.starts_with([':', '?'])
         && name.split_once('/').is_some_and(|(pack, rest)| !pack.is_empty() && !rest.is_empty())
 }
 
-/// Collects the first words of lists.
+/// Collects the first words of an expression's lists.
 fn heads<'s>(sexp: &'s Sexp, found: &mut Vec<&'s str>) {
     if let Some(items) = sexp.list() {
         found.extend(items.first().and_then(Sexp::atom));
@@ -145,7 +148,7 @@ fn heads<'s>(sexp: &'s Sexp, found: &mut Vec<&'s str>) {
     }
 }
 
-/// Returns whether a name occurs in an expression: as a word, as a sequence, or before a bracket.
+/// Returns whether a name occurs in an expression: as a word, as a sequence of dims, or before a bracket.
 fn mentions(sexp: &Sexp, name: &str) -> bool {
     match &sexp.kind {
         SexpKind::Atom(word) => word.strip_suffix("..").unwrap_or(word) == name,
@@ -155,7 +158,7 @@ fn mentions(sexp: &Sexp, name: &str) -> bool {
     }
 }
 
-/// The unprocessed parts of the form.
+/// The parts of the form before they are read.
 #[derive(Default)]
 struct Parts<'s> {
     forall: Option<&'s [Sexp]>,
@@ -172,7 +175,7 @@ struct OpReader<'s> {
     errors: Vec<LangError>,
 }
 
-/// The meaning of a declaration in `forall`.
+/// The kinds of declarations in `forall`.
 enum Declares<'s> {
     DType(&'s str, DTypeClass),
     Tensor(&'s str, &'s Sexp),
@@ -181,7 +184,8 @@ enum Declares<'s> {
 
 impl<'s> OpReader<'s> {
     fn wrong<T>(&mut self, at: &Sexp, message: impl std::fmt::Display, help: impl Into<String>) -> Option<T> {
-        // A caret under a whole form would mark no position, so that it is under the opening bracket.
+        // The caret is under the opening bracket of a form, because a caret under the whole form would mark no
+        // position.
         let span = if at.list().is_some() { at.span.start..at.span.start + 1 } else { at.span.clone() };
         self.errors.push(self.source.error(span, format!("{}: {message}", self.name), help));
         None
@@ -204,7 +208,7 @@ impl<'s> OpReader<'s> {
                     let help = format!("an op has one `forall`, one `result F[A..]` and one `is`: {SHAPE_OF_AN_OP}");
                     return self.wrong(
                         item,
-                        format!("cannot read `{head}` because it occurs twice or has the wrong number of parts"),
+                        format!("cannot read `{head}` because it occurs twice or has the wrong number of arguments"),
                         help,
                     );
                 }
@@ -219,7 +223,9 @@ impl<'s> OpReader<'s> {
         let missing =
             [("forall", parts.forall.is_none()), ("result", parts.result.is_none()), ("is", parts.body.is_none())];
         match missing.iter().find(|(_, missing)| *missing) {
-            Some((part, _)) => self.wrong(form, format!("it has no `{part}`"), format!("write {SHAPE_OF_AN_OP}")),
+            Some((part, _)) => {
+                self.wrong(form, format!("the declaration has no `{part}`"), format!("write {SHAPE_OF_AN_OP}"))
+            }
             None => Some(parts),
         }
     }
@@ -252,13 +258,17 @@ impl<'s> OpReader<'s> {
             }
         }
         if op.tensors.is_empty() && self.errors.is_empty() {
-            return self.wrong(form, "it has no operand", "declare one, such as (?x F[A..]); constants need no op");
+            return self.wrong(
+                form,
+                "the op has no operand",
+                "declare an operand, such as (?x F[A..]); constants need no op",
+            );
         }
         self.all_used(items, &op);
         Some(op)
     }
 
-    /// Reports declarations that are not used.
+    /// Reports variables that are declared but never used.
     fn all_used(&mut self, items: &'s [Sexp], op: &OpForm<'s>) {
         let computes: Vec<&Sexp> = [op.body].into_iter().chain(op.lets.iter().copied()).collect();
         let types = op.tensors.iter().map(|(_, ty)| *ty).chain([op.result]).chain(op.relations.iter().copied());
@@ -269,12 +279,12 @@ impl<'s> OpReader<'s> {
             let places = if is_tensor { &computes } else { &all };
             if !places.iter().any(|place| mentions(place, name)) {
                 let help = format!("use it in (is …), or remove it: {}", self.name);
-                let _ = self.wrong::<()>(item, format!("`{name}` is declared and not used"), help);
+                let _ = self.wrong::<()>(item, format!("`{name}` is declared but never used"), help);
             }
         }
     }
 
-    /// Returns the declared variable, and the declaration in the form of a rule's.
+    /// Returns the declared variable, and its declaration without a default.
     fn declaration(&mut self, item: &'s Sexp) -> Option<(Declares<'s>, Sexp)> {
         let help = "declare (F float), (?x F[B.. N]), or an attribute: (?e float :default 1.0), (?n int), (?ax axis), (?axs axes), \
                     (?p perm), (?s shape), (?k bool), (?d dtype) or (?k (one-of a b))";
@@ -288,7 +298,7 @@ impl<'s> OpReader<'s> {
             return self.wrong(item, "cannot use this declaration in an op", help);
         }
         let [kind, default @ ..] = rest else {
-            return self.wrong(item, format!("`{name}` has no kind"), help);
+            return self.wrong(item, format!("the declaration of `{name}` has no kind"), help);
         };
         if let (SexpKind::Bracket(..), []) = (&kind.kind, default) {
             return Some((Declares::Tensor(name, kind), item.clone()));
@@ -296,8 +306,8 @@ impl<'s> OpReader<'s> {
         if let SexpKind::Bracket(..) = &kind.kind {
             return self.wrong(
                 &default[0],
-                "an operand is declared by its type only",
-                "remove the words behind the type",
+                "the declaration of an operand has only a type",
+                "remove the words after the type",
             );
         }
         let kind_of = match (kind.atom(), kind.call()) {
@@ -328,10 +338,10 @@ impl<'s> OpReader<'s> {
             };
             all = Some(all.map_or(class, |all| all.or(class)));
         }
-        all.or_else(|| self.wrong(item, "this element type has no class", "such as (F float)"))
+        all.or_else(|| self.wrong(item, "this element-type variable has no class", "write a class, such as (F float)"))
     }
 
-    /// Reads `:default VALUE`, or nothing.
+    /// Reads `:default VALUE` if it is present.
     fn default(&mut self, kind: AttrKind, items: &'s [Sexp]) -> Option<Default> {
         let Some(key) = items.first() else { return Some(Default::None) };
         if key.atom() != Some(":default") {

@@ -1,12 +1,13 @@
-//! Rules about several ops: makes one rule for each word of a `one-of` variable in the place of an op's name.
+//! Expands rules about several ops: a variable with words (`one-of`) may stand as an op's name.
 
 use std::borrow::Cow;
 
 use eutectic_ir::lang::{Sexp, SexpKind};
 
-/// Makes one rule for each word of a variable `(?k (one-of a b))` in the place of an op's name.
+/// Returns one rule for each word of a variable `(?k (one-of a b))` that stands as an op's name. Other rules are
+/// returned unchanged.
 pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Cow<'_, Sexp>)> {
-    // Heads in declarations and relations are not ops. `where` within a side is one.
+    // Heads in declarations and relations are not ops. Within a side, `where` is an op.
     let is_side = |s: &&Sexp| !matches!(s.call(), Some(("forall" | "where", _)));
     let variable = form.list().and_then(|items| items.iter().filter(is_side).find_map(head_variable));
     let words = variable.and_then(|name| {
@@ -25,7 +26,7 @@ pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Cow<'_, Sexp>)> {
     }
 }
 
-/// Returns the first `?name` that is the head of a list of a side.
+/// Returns the first variable that is the head of a list.
 fn head_variable(sexp: &Sexp) -> Option<&str> {
     let items = sexp.list()?;
     match items.first()?.atom() {

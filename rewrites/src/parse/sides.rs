@@ -26,7 +26,11 @@ impl RuleReader<'_> {
             let name = name.atom().unwrap_or_default();
             if !name.starts_with('?') || self.variable(name).is_some() || root.atom() != Some(name) {
                 let help = "name the members with a variable that is not declared, and write (=> ?y right)";
-                return self.wrong(group.span.clone(), "the left side of a group is its member", help);
+                return self.wrong(
+                    group.span.clone(),
+                    "the left side of a group must be the variable that names its members",
+                    help,
+                );
             }
             self.group = Some(name.to_string());
             lefts.push(self.left(pattern));
@@ -54,7 +58,7 @@ impl RuleReader<'_> {
             return self.wrong(
                 sexp.span.clone(),
                 "a left side must be an op applied to operands",
-                "such as (add ?x ?y)",
+                "write a term such as (add ?x ?y)",
             );
         }
         Ok(term)
@@ -81,7 +85,7 @@ impl RuleReader<'_> {
 
     fn let_term(&mut self, item: &Sexp) -> Result<(), Noted> {
         let Some((_, [name, term])) = item.call() else {
-            return self.wrong(item.span.clone(), "`let` names a term", "(let ?y (op …))");
+            return self.wrong(item.span.clone(), "`let` needs a name and a term", "write (let ?y (op …))");
         };
         let known = |r: &Self, n: &str| r.variable(n).is_some() || r.lets.iter().any(|(l, _)| l == n);
         match name.atom() {
@@ -92,8 +96,8 @@ impl RuleReader<'_> {
             }
             _ => self.wrong(
                 name.span.clone(),
-                "this is not a new name",
-                "give it a name such as ?y that nothing else has",
+                "this name is used already or is not a variable",
+                "use a variable such as ?y that has no other meaning",
             ),
         }
     }

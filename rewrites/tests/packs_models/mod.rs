@@ -1,4 +1,4 @@
-//! Transformer encoders in the forms that loaders and exporters give them, for the tests of outlining and of the packs.
+//! Transformer encoders as loaders and exporters write them, for the tests of outlining and of the packs.
 #![allow(dead_code)]
 
 use eutectic_ir::{Attr, DType, Graph, NodeId, Shape, Tensor, Type};
@@ -7,7 +7,7 @@ use eutectic_ir::{Attr, DType, Graph, NodeId, Shape, Tensor, Type};
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     pub layers: usize,
-    /// Whether norms come before the sublayers (and once at the end) instead of after each.
+    /// Whether norms come before the sublayers, with one more norm at the end, instead of after each sublayer.
     pub pre_norm: bool,
     /// Whether only primitives are used: matmul, add, erf, reductions, ….
     pub primitive: bool,
@@ -15,7 +15,7 @@ pub struct Encoder {
     pub shared: bool,
     /// Whether every layer's result is an output of the program.
     pub hidden_states: bool,
-    /// Whether each layer computes the bias of its attention again, as in torch's TorchScript exports.
+    /// Whether each layer computes the bias of its attention again, as in TorchScript exports of torch.
     pub own_bias: bool,
     pub batch: usize,
     pub sequence: usize,
@@ -80,7 +80,7 @@ pub fn dims(n: &[usize]) -> Attr {
     Attr::Shape(n.iter().copied().collect::<Shape>())
 }
 
-/// A graph under construction. It panics on wrong operands, which are defects of the test.
+/// A graph under construction. It panics on wrong operands, because they are bugs in the test.
 pub struct Builder {
     pub g: Graph,
     pub e: Encoder,

@@ -1,4 +1,4 @@
-//! Saturates a program, and compares all forms of every class in the reference interpreter.
+//! Saturates a program, and compares the values of all forms of each class in the reference interpreter.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use eutectic_rewrites::{Choice, Options, RuleSet, Stop, optimize};
 
 use crate::packs_models::{Builder, Encoder, ints};
 
-/// Returns values that are neither small integers nor close to each other, the same for the same name.
+/// Returns values that are neither small integers nor close to each other. A name always has the same values.
 fn given(name: &str, ty: &Type) -> Tensor {
     let (dtype, dims) = (ty.dtype().unwrap(), ty.dims().unwrap());
     let mut state = name.bytes().fold(17_u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
@@ -87,7 +87,8 @@ fn compute(
     })
 }
 
-/// Returns whether values are equal up to the rounding of constants to f32, relative to the largest element.
+/// Returns whether two values are equal, relative to the largest element, except for the rounding of constants to
+/// f32.
 fn close(a: &Value<f64>, b: &Value<f64>) -> bool {
     let (a, b) = (a.to_tensor().to_f64(), b.to_tensor().to_f64());
     let most = a.iter().filter(|x| x.is_finite()).fold(1e-3_f64, |m, x| m.max(x.abs()));
@@ -95,7 +96,7 @@ fn close(a: &Value<f64>, b: &Value<f64>) -> bool {
         && a.iter().zip(&b).all(|(x, y)| x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= 2e-6 * most)
 }
 
-/// Saturates a graph with all rules of the default contract, and checks all forms that they found.
+/// Saturates a graph with all rules of the default contract, and checks all forms that the rules found.
 pub fn run(graph: &Graph) -> EClasses {
     static RULES: LazyLock<RuleSet> = LazyLock::new(|| {
         let rules = RuleSet::embedded().unwrap_or_else(|e| panic!("{:?}", miette::Report::new(e)));
@@ -115,8 +116,8 @@ pub fn run(graph: &Graph) -> EClasses {
     done.classes
 }
 
-/// Builds a program of one result, saturates and checks it. Returns whether the result's class, through views, can be
-/// computed by `op` with (some of) these attribute words.
+/// Saturates and checks a program with one result. Returns whether `op` with all of these attribute words can compute
+/// the result's class. Views between them are allowed.
 pub fn finds(name: &str, op: &str, words: &[&str], build: impl FnOnce(&mut Builder) -> NodeId) -> bool {
     let mut b = Builder { g: Graph::new(name), e: Encoder::SMALL };
     let result = build(&mut b);

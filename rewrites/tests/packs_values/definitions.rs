@@ -1,4 +1,4 @@
-//! Compares composites with the parts by which the packs define them.
+//! Compares composites with their definitions in the packs.
 
 use eutectic_ir::{DType, NodeId, Type};
 
@@ -119,7 +119,7 @@ fn every_mask_becomes_a_bias() {
                     let (k, v) = (input(b, "k", &[2, 2, 5, 4]), input(b, "v", &[2, 2, 5, 6]));
                     let mut operands = vec![q, k, v];
                     match mask {
-                        // With this seed no row is empty for every head; another test covers empty rows.
+                        // With this seed, the mask leaves each row some keys. Another test covers rows without keys.
                         "keep" => operands.push(b.g.input("keep", Type::tensor(DType::Bool, &[2, 1, 3, 5])).unwrap()),
                         "additive" => operands.push(input(b, "m", &[2, 1, 1, 5])),
                         _ => {}
@@ -145,7 +145,7 @@ fn rows_with_nothing_to_attend_to_are_zeros() {
         let q = b.with("reshape", &[q], &[("shape", dims(&[1, 3, 4]))]);
         let k = b.with("reshape", &[k], &[("shape", dims(&[1, 2, 4]))]);
         let v = b.with("reshape", &[v], &[("shape", dims(&[1, 2, 4]))]);
-        // More queries than keys: the first query sees nothing.
+        // There are more queries than keys, so the first query sees no key.
         b.with("sdpa", &[q, k, v], &[("scale", 0.5.into()), ("mask", "causal".into())])
     }));
 }
@@ -162,7 +162,7 @@ fn rope_turns_pairs() {
     }
 }
 
-/// Returns operands of an attention block of two heads of four, on rows of five.
+/// Returns the operands of an attention block with two heads of width four and five rows.
 fn block(b: &mut Builder, x: NodeId, groups: usize, pairs: usize) -> Vec<NodeId> {
     let packed = (2 + 2 * groups) * 4;
     let (w, c) = (b.param("w", &[5, packed]), b.param("c", &[packed]));
@@ -178,7 +178,7 @@ fn attention_blocks_are_their_parts() {
                 let x = input(b, "x", &[2, 3, 5]);
                 let mut operands = block(b, x, groups, pairs);
                 match mask {
-                    // The mask leaves no row empty.
+                    // The mask leaves each row some keys.
                     "keep" => operands.push(b.g.input("keep", Type::tensor(DType::Bool, &[2, 1, 3, 3])).unwrap()),
                     "additive" => operands.push(input(b, "m", &[2, 1, 1, 3])),
                     _ => {}
@@ -235,7 +235,8 @@ fn encoder_layers_are_their_parts() {
     }
 }
 
-/// Builds attention from its parts, with query heads in groups of `queries / keys`, and rotated if there are tables.
+/// Builds attention from its parts. `queries / keys` query heads share each key head. Operands are rotated if tables
+/// are given.
 fn heads(
     b: &mut Builder,
     parts: [NodeId; 3],

@@ -1,4 +1,5 @@
-//! Tests that surface forms become legal, ops without effect disappear, and encoders keep their values.
+//! Tests that broadcasts and other forms become legal, that ops without effect are removed, and that encoders keep
+//! their values.
 
 use eutectic_ir::{DType, Graph, Type};
 

@@ -1,5 +1,5 @@
-//! Tests the packs on small programs: all forms of a class have the same values in the reference interpreter, and the
-//! packs recognise the patterns that they are made for.
+//! Tests the packs on small programs. All forms of a class must have the same values in the reference interpreter,
+//! and the packs must recognise the patterns that they target.
 
 mod check;
 mod definitions;

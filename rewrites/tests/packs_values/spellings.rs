@@ -1,4 +1,4 @@
-//! Tests each form in which exporters write an op, for every op that the packs recognise.
+//! Tests each form in which exporters write an op, for each op that the packs recognise.
 
 use eutectic_ir::{DType, NodeId, Type};
 
@@ -137,7 +137,7 @@ fn norms_in_every_spelling() {
     }
 }
 
-/// Returns 1/√x, in four spellings.
+/// Returns 1/√x in one of four forms.
 fn deviation(b: &mut Builder, x: NodeId, how: usize) -> NodeId {
     let (one, power) = (b.scalar(1.0), b.scalar(-0.5));
     match how {
@@ -198,7 +198,7 @@ fn masked(b: &mut Builder, scores: NodeId, mask: usize) -> NodeId {
             let keep = b.g.input("keep", bools).unwrap();
             b.op("where", &[keep, scores, minus_infinity])
         }
-        // The least number of the element type, as Hugging Face's models write it.
+        // The least number of the element type, as in Hugging Face's models.
         3 => {
             let (keep, least) = (b.g.input("keep", bools).unwrap(), b.scalar(f64::from(f32::MIN)));
             b.op("where", &[keep, scores, least])
@@ -249,7 +249,7 @@ fn the_approximation_of_gelu_in_the_spellings_of_frameworks() {
                     let sigmoid = b.op("sigmoid", &[inner]);
                     b.op("mul", &[x, sigmoid])
                 }
-                // c·x·x·x from the left; or √(2/π)·x·(1 + c·x·x)
+                // c·x·x·x from left to right, or √(2/π)·x·(1 + c·x·x)
                 _ => {
                     let first = b.op("mul", &[c, x]);
                     let second = b.op("mul", &[first, x]);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Attr, DType, bounded::hides};
 
-/// Returns whether a number that is known by now is of a kind.
+/// Checks that a number attribute satisfies a predicate, once the attribute is bound.
 fn guarded(number: &RelationArg, bindings: &Bindings, is: impl Fn(f64) -> bool, what: &str) -> Result<Status, String> {
     let known = number.attr(bindings).and_then(|attr| attr.float().or_else(|| attr.int().map(|n| n as f64)));
     match known {
@@ -19,11 +19,11 @@ fn guarded(number: &RelationArg, bindings: &Bindings, is: impl Fn(f64) -> bool, 
     }
 }
 
-/// Returns whether a quotient by a number is the product with its reciprocal, to the last bit.
+/// Returns whether x/c and x·(1/c) are bitwise equal for every x of an element type.
 fn inverts(x: f64, dtype: DType) -> bool {
     let (least, most) = dtype.normal_range();
     let normal = |x: f64| x.is_normal() && (least..=most).contains(&x.abs());
-    // A power of two has no digits but the first.
+    // A power of two has only zeros after the leading bit of its significand.
     let power = x.to_bits() << 12 == 0;
     power && normal(x) && normal(1.0 / x)
 }
@@ -35,7 +35,9 @@ pub(super) const RELATIONS: &[Relation] = &[
         parameters: &["attribute", "D"],
         numbers: false,
         solve: |args, bindings| {
-            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            let RelationArg::DType(slot) = args[1] else {
+                return Err("the second argument must be an element type".into());
+            };
             match (args[0].attr(bindings).and_then(Attr::dtype), bindings.get(slot), &args[0]) {
                 (Some(d), _, _) => bind(slot, Bound::DType(d), bindings),
                 (_, Some(Bound::DType(d)), RelationArg::Attr(attr)) => {
@@ -47,7 +49,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         },
         sample: |args, sampler| match args[1] {
             RelationArg::DType(slot) => sampler.dtype_of(slot).map(|_| ()),
-            _ => Err("an element type is wanted".into()),
+            _ => Err("the second argument must be an element type".into()),
         },
     },
     Relation {
@@ -59,7 +61,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             (Some(true), _) => Ok(Status::Done),
             (Some(false), _) => Err("the attribute is false".into()),
             (None, RelationArg::Attr(slot)) => bind(*slot, Bound::Attr(true.into()), bindings),
-            (None, _) => Err("an attribute is wanted".into()),
+            (None, _) => Err("the argument must be an attribute".into()),
         },
         sample: |args, sampler| sampler.set_attr(&args[0], true),
     },
@@ -94,7 +96,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         doc: "The number is an integer.",
         parameters: &["number"],
         numbers: false,
-        solve: |args, bindings| guarded(&args[0], bindings, |x| x.fract() == 0.0, "is no integer"),
+        solve: |args, bindings| guarded(&args[0], bindings, |x| x.fract() == 0.0, "is not an integer"),
         sample: |args, sampler| {
             let number = *sampler.of(&[0.0, 1.0, 2.0, 3.0, -1.0, -2.0, 5.0, 8.0]);
             sampler.set_attr(&args[0], number)
@@ -114,26 +116,32 @@ pub(super) const RELATIONS: &[Relation] = &[
         },
         sample: |args, sampler| {
             let ends = (args[1].number(&sampler.bindings), args[2].number(&sampler.bindings));
-            let (Some(least), Some(most)) = ends else { return Err("its ends are open".into()) };
+            let (Some(least), Some(most)) = ends else {
+                return Err("cannot choose the number because the ends of its range are unbound".into());
+            };
             let part = *sampler.of(&[0.0, 1.0, 0.5, 0.125, 0.75]);
             sampler.set_attr(&args[0], least + (most - least) * part)
         },
     },
     Relation {
         name: "hides",
-        doc: "The number is so low that a score of element type F that is added to it is lost: −∞, or what scores up to 2⁹² round \
-              away beside, computed as kernels do.",
+        doc: "The number stands for −∞ among scores of element type F: it is −∞, or so low that it absorbs any score up to \
+              2⁹² that a kernel adds to it.",
         parameters: &["number", "F"],
         numbers: false,
         solve: |args, bindings| {
-            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            let RelationArg::DType(slot) = args[1] else {
+                return Err("the second argument must be an element type".into());
+            };
             let Some(Bound::DType(dtype)) = bindings.get(slot) else { return Ok(Status::Later) };
             guarded(&args[0], bindings, |x| hides(x, *dtype), &format!("does not hide every score of {dtype}"))
         },
         sample: |args, sampler| {
-            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            let RelationArg::DType(slot) = args[1] else {
+                return Err("the second argument must be an element type".into());
+            };
             let dtype = sampler.dtype_of(slot)?;
-            // The greatest that hides, the least of the types that hold it, and −∞.
+            // The greatest numbers that hide scores, the least finite ones of `f32` and `f64`, and −∞.
             let all = [f64::NEG_INFINITY, f64::from(f32::MIN), f64::MIN, -2_f64.powi(117), -2_f64.powi(146)];
             let hiding: Vec<f64> = all.into_iter().filter(|x| hides(*x, dtype)).collect();
             let number = *sampler.of(&hiding);
@@ -142,16 +150,20 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "inverts",
-        doc: "The number is a power of two, or minus one, and its reciprocal is a normal number of element type F: x/c and x·(1/c) are equal.",
+        doc: "The number c is a power of two or its negative, and 1/c is a normal number of element type F: x/c and x·(1/c) are equal.",
         parameters: &["number", "F"],
         numbers: false,
         solve: |args, bindings| {
-            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            let RelationArg::DType(slot) = args[1] else {
+                return Err("the second argument must be an element type".into());
+            };
             let Some(Bound::DType(dtype)) = bindings.get(slot) else { return Ok(Status::Later) };
             guarded(&args[0], bindings, |x| inverts(x, *dtype), &format!("has no exact reciprocal in {dtype}"))
         },
         sample: |args, sampler| {
-            let RelationArg::DType(slot) = args[1] else { return Err("an element type is wanted".into()) };
+            let RelationArg::DType(slot) = args[1] else {
+                return Err("the second argument must be an element type".into());
+            };
             sampler.dtype_of(slot)?;
             let number = *sampler.of(&[1.0, 2.0, -8.0, 0.25, 1024.0, -0.5]);
             sampler.set_attr(&args[0], number)
@@ -159,14 +171,14 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "mask",
-        doc: "The mask operand is what the word says: `keep` wants bool, `additive` wants F, the others none; `window` is \
-              the number of visible keys for `window`, else 0. Operands come before relations, so M is unbound only \
-              where there is no mask.",
+        doc: "The mask operand has the type that the word requires: bool for `keep`, F for `additive`, and no operand for \
+              other words. `window` is the number of visible keys for the word `window`, and 0 otherwise. Operands are \
+              bound before relations, so M is unbound only if there is no mask.",
         parameters: &["mask", "window", "M", "F"],
         numbers: false,
         solve: |args, bindings| {
             let (RelationArg::DType(given), RelationArg::DType(scores)) = (&args[2], &args[3]) else {
-                return Err("element types are wanted".into());
+                return Err("the third and fourth arguments must be element types".into());
             };
             let (Some(kind), Some(window)) =
                 (args[0].attr(bindings).and_then(Attr::word), args[1].attr(bindings).and_then(Attr::int))
@@ -181,16 +193,18 @@ pub(super) const RELATIONS: &[Relation] = &[
             };
             let show = |d: Option<&Bound>| d.map_or("no mask operand".to_string(), |d| format!("a mask of {d}"));
             match bindings.get(*given) {
-                given if given != want => Err(format!(":mask {kind} wants {}, given is {}", show(want), show(given))),
+                given if given != want => {
+                    Err(format!(":mask {kind} needs {}, but {} is given", show(want), show(given)))
+                }
                 _ if (kind == "window") != (window > 0) => {
-                    Err(format!(":window is {window}, but it is positive for :mask window, 0 for the others"))
+                    Err(format!(":window is {window}, but it must be positive for :mask window, and 0 for other masks"))
                 }
                 _ => Ok(Status::Done),
             }
         },
         sample: |args, sampler| {
             let (RelationArg::DType(given), RelationArg::DType(scores)) = (&args[2], &args[3]) else {
-                return Err("element types are wanted".into());
+                return Err("the third and fourth arguments must be element types".into());
             };
             let scores = sampler.dtype_of(*scores)?;
             let words: &[&str] =

@@ -13,7 +13,7 @@ use crate::{Attr, Dim};
 pub(super) const RELATIONS: &[Relation] = &[
     Relation {
         name: "reduce",
-        doc: "C is A with the axes of extent 1 (`keep`) or gone.",
+        doc: "C is A with the extents of the axes set to 1 (`keep`), or without the axes.",
         parameters: &["A", "axes", "keep", "C"],
         numbers: false,
         solve: |args, bindings| {
@@ -23,7 +23,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                 return Ok(Status::Later);
             };
             if axes.is_empty() {
-                return Err("at least one axis is reduced".into());
+                return Err("name at least one axis to reduce".into());
             }
             let mut gone = vec![false; a.rank()];
             for &axis in axes {
@@ -71,7 +71,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "single",
-        doc: "The axes are the one axis alone.",
+        doc: "The list of axes contains only this axis.",
         parameters: &["axis", "axes"],
         numbers: false,
         solve: |args, bindings| match (args[0].attr(bindings).and_then(Attr::int), &args[1]) {
@@ -85,7 +85,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "extent",
-        doc: "N is the extent of A along an axis.",
+        doc: "N is the extent of A along the axis.",
         parameters: &["A", "axis", "N"],
         numbers: false,
         solve: |args, bindings| {
@@ -95,7 +95,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             let at = a.position(axis).ok_or_else(|| format!("{a} has no axis {axis}"))?;
             match &args[2] {
                 RelationArg::Dim(n) => n.unify(&a[at], bindings).map_err(told),
-                _ => Err("a dimension is wanted".into()),
+                _ => Err("the third argument must be a dimension".into()),
             }
         },
         sample: |args, sampler| {
@@ -105,14 +105,14 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "axis-last",
-        doc: "The permutation moves an axis of A behind the others, which keep their order.",
+        doc: "The permutation moves the axis of A to the end. The other axes keep their order.",
         parameters: &["A", "axis", "perm"],
         numbers: false,
         solve: |args, bindings| {
             let (Some(a), Some(axis)) = (args[0].dims(bindings), args[1].attr(bindings).and_then(Attr::int)) else {
                 return Ok(Status::Later);
             };
-            let RelationArg::Attr(perm) = args[2] else { return Err("an attribute is wanted".into()) };
+            let RelationArg::Attr(perm) = args[2] else { return Err("the third argument must be an attribute".into()) };
             let rank = a.rank() as i64;
             if !(-rank..0).contains(&axis) {
                 return Err(format!("{a} has no axis {axis}, counted from the end"));
@@ -139,7 +139,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "axes-last",
-        doc: "The permutation moves the axes of A behind the others, both in their order; there they are `last`.",
+        doc: "The permutation moves the axes of A to the end, where they are the axes `last`. The others keep their order.",
         parameters: &["A", "axes", "perm", "last"],
         numbers: false,
         solve: |args, bindings| {

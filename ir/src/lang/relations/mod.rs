@@ -1,4 +1,4 @@
-//! The table of relations: what each checks, computes, and chooses.
+//! The table of relations: how each checks, computes and chooses its arguments.
 
 mod attributes;
 mod axes;
@@ -20,7 +20,7 @@ pub(super) const FAMILIES: &[&[Relation]] =
 /// Returns the NumPy broadcast of two shapes.
 ///
 /// # Errors
-/// Which dimensions do not go together.
+/// The dimensions that do not broadcast.
 pub fn broadcast(a: &Shape, b: &Shape) -> Result<Shape, String> {
     let rank = a.rank().max(b.rank());
     let one = Dim::Known(1);
@@ -30,7 +30,7 @@ pub fn broadcast(a: &Shape, b: &Shape) -> Result<Shape, String> {
         .map(|i| match (from_end(a, i), from_end(b, i)) {
             (x, y) if x == y || y == one => Ok(x),
             (x, y) if x == one => Ok(y),
-            (x, y) => Err(format!("{a} and {b} do not broadcast: {x} and {y}")),
+            (x, y) => Err(format!("{a} and {b} do not broadcast because {x} and {y} differ and neither is 1")),
         })
         .collect::<Result<Vec<Dim>, _>>()
         .map(|dims| dims.into_iter().collect())
@@ -40,15 +40,15 @@ fn bind(slot: VarId, value: Bound, bindings: &mut Bindings) -> Result<Status, St
     bindings.bind(slot, value).map(|()| Status::Done).map_err(told)
 }
 
-/// The maximal number of axes that are sampled for given axes.
+/// The maximal rank of sampled shapes whose axes a rule's text names.
 const MOST_AXES: i64 = 16;
 
-/// Returns how many axes it takes to have those that are given, which may be any numbers of a rule's text: at least
-/// one.
+/// Returns the smallest rank, at least 1, whose axes include the given ones. Fails if a number in a rule's text is
+/// not an axis.
 fn axes_for(given: impl IntoIterator<Item = i64>) -> Result<usize, String> {
     given.into_iter().try_fold(1, |rank, axis| match (-MOST_AXES..0).contains(&axis) {
         true => Ok(rank.max(axis.unsigned_abs() as usize)),
-        false => Err(format!("{axis} is no axis of up to {MOST_AXES}, counted from the end")),
+        false => Err(format!("{axis} is not an axis from -{MOST_AXES} to -1, counted from the end")),
     })
 }
 

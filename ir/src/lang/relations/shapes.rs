@@ -10,7 +10,7 @@ use super::{
 };
 use crate::Dim;
 
-/// So many numbers are tried for an expression.
+/// The maximal number of values that are tried for an expression.
 const TRIES: usize = 1 << 16;
 
 pub(super) const RELATIONS: &[Relation] = &[
@@ -30,7 +30,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                 [Some(a), None, None] | [None, Some(a), None] => sampler.grown(a),
                 _ => sampler.any_shape(0),
             };
-            // One side is whole, so that the result is.
+            // At least one operand has the shape of the result.
             let whole_side = bound[..2].iter().position(Option::is_none).unwrap_or(0);
             let side = if bound[0].is_none() && bound[1].is_none() { sampler.below(2) } else { whole_side };
             sampler.set_shape(&args[side], whole.clone())?;
@@ -43,7 +43,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "broadcasts-to",
-        doc: "A can be expanded to C by the NumPy rules.",
+        doc: "A can be expanded to C by NumPy's rules.",
         parameters: &["A", "C"],
         numbers: false,
         solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
@@ -80,7 +80,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         numbers: false,
         solve: |args, bindings| match (args[0].dims(bindings), args[1].dims(bindings)) {
             (Some(a), Some(c)) if a.count() == c.count() => Ok(Status::Done),
-            (Some(a), Some(c)) => Err(format!("{a} has {} elements, {c} has {}", a.count(), c.count())),
+            (Some(a), Some(c)) => Err(format!("{a} has {} elements, but {c} has {}", a.count(), c.count())),
             _ => Ok(Status::Later),
         },
         sample: |args, sampler| {
@@ -97,7 +97,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         numbers: false,
         solve: |args, bindings| match (args[0].dims(bindings), &args[1]) {
             (Some(a), RelationArg::Dim(n)) => n.unify(&a.count(), bindings).map_err(told),
-            (Some(_), _) => Err("a dimension is wanted".into()),
+            (Some(_), _) => Err("the second argument must be a dimension".into()),
             _ => Ok(Status::Later),
         },
         sample: |args, sampler| sampler.shape_of(&args[0], 0).map(|_| ()),
@@ -109,7 +109,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         numbers: false,
         solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings), &args[0], &args[1]) {
             (Some(m), Some(n), _, _) if m == n => Ok(Status::Done),
-            (Some(m), Some(n), _, _) => Err(format!("{m} is not {n}")),
+            (Some(m), Some(n), _, _) => Err(format!("{m} and {n} are not equal")),
             (Some(d), None, _, RelationArg::Dim(p)) | (None, Some(d), RelationArg::Dim(p), _) => {
                 p.unify(&d, bindings).map_err(told)
             }
@@ -136,8 +136,8 @@ pub(super) const RELATIONS: &[Relation] = &[
         solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings)) {
             (Some(m), Some(n)) => match n.checked_div(&m) {
                 Some(_) => Ok(Status::Done),
-                None if n.known().is_some() && m.known().is_some() => Err(format!("{n} is no multiple of {m}")),
-                None => Err(format!("{n} may be no multiple of {m}")),
+                None if n.known().is_some() && m.known().is_some() => Err(format!("{n} is not a multiple of {m}")),
+                None => Err(format!("{n} may not be a multiple of {m}")),
             },
             _ => Ok(Status::Later),
         },
@@ -151,7 +151,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             if let RelationArg::Dim(p) = &args[0] {
                 sampler.choose_dims(p)?;
             }
-            let m = known(&args[0], sampler).ok_or("M is not known")?;
+            let m = known(&args[0], sampler).ok_or("cannot choose N because M has no value")?;
             let times = 1 + sampler.below(4) as i64;
             sampler.set_int(&args[1], m.saturating_mul(times))
         },
@@ -162,7 +162,8 @@ pub(super) const RELATIONS: &[Relation] = &[
         parameters: &["M", "N"],
         numbers: false,
         solve: |args, bindings| match (args[0].dim(bindings), args[1].dim(bindings)) {
-            // Symbols without bounds are judged once they are bound; extents at run time, for all of their lengths.
+            // Symbols without bounds are compared only once they are bound. Extents at run time are compared at all
+            // of their lengths.
             (Some(m), Some(n)) => match (&n - &m).range() {
                 Some((least, most)) if least < 0 => {
                     Err(format!("{m} {} greater than {n}", if most < 0 { "is" } else { "may be" }))
@@ -175,16 +176,25 @@ pub(super) const RELATIONS: &[Relation] = &[
             if let (None, Some(n), RelationArg::Dim(p)) =
                 (args[0].dim(&sampler.bindings), args[1].dim(&sampler.bindings).and_then(|n| n.known()), &args[0])
             {
-                // The numbers that the expression may be, downwards from a random one.
+                // Tries the numbers up to N, downwards from a random one and then upwards, until one solves the
+                // expression.
                 let start = sampler.below(n.max(0) as usize + 1) as i64;
                 let fits = |m: &i64| p.unify(&Dim::Known(*m), &mut sampler.bindings.clone()).is_ok();
-                let m = (1..=start).rev().chain(start..=n).take(TRIES).find(fits).ok_or("nothing fits")?;
+                let m = (1..=start)
+                    .rev()
+                    .chain(start..=n)
+                    .take(TRIES)
+                    .find(fits)
+                    .ok_or("no M up to N solves the expression")?;
                 return sampler.set_int(&args[0], m);
             }
             if let RelationArg::Dim(p) = &args[0] {
                 sampler.choose_dims(p)?;
             }
-            let m = args[0].dim(&sampler.bindings).and_then(|m| m.known()).ok_or("M is not known")?;
+            let m = args[0]
+                .dim(&sampler.bindings)
+                .and_then(|m| m.known())
+                .ok_or("cannot choose N because M has no value")?;
             let more = sampler.below(4) as i64;
             sampler.set_int(&args[1], m.saturating_add(more))
         },

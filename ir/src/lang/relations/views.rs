@@ -70,7 +70,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         numbers: false,
         solve: |args, bindings| match args[0].attr(bindings).and_then(Attr::ints) {
             Some(perm) if perm.iter().copied().eq(-(perm.len() as i64)..0) => Ok(Status::Done),
-            Some(perm) => Err(format!("{perm:?} moves an axis")),
+            Some(perm) => Err(format!("the permutation {perm:?} moves an axis")),
             None => Ok(Status::Later),
         },
         sample: |args, sampler| {
@@ -80,7 +80,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "moved",
-        doc: "Axis `axis` of what the permutation gives is axis `from` of what it is given; both counted from the end.",
+        doc: "Axis `axis` of the permutation's result is axis `from` of its operand. Both are counted from the end.",
         parameters: &["perm", "axis", "from"],
         numbers: false,
         solve: |args, bindings| {
@@ -89,16 +89,21 @@ pub(super) const RELATIONS: &[Relation] = &[
             let Some(perm) = perm else { return Ok(Status::Later) };
             let Some(axis) = known(1) else {
                 let (Some(from), RelationArg::Attr(slot)) = (known(2), &args[1]) else { return Ok(Status::Later) };
-                let at = perm.iter().position(|a| *a == from).ok_or_else(|| format!("{perm:?} has no axis {from}"))?;
+                let at = perm
+                    .iter()
+                    .position(|a| *a == from)
+                    .ok_or_else(|| format!("the permutation {perm:?} has no axis {from}"))?;
                 return bind(*slot, Bound::Attr(Attr::Int(at as i64 - perm.len() as i64)), bindings);
             };
             let at = axis.checked_add_unsigned(perm.len() as u64).and_then(|at| usize::try_from(at).ok());
-            let from = *at.and_then(|at| perm.get(at)).ok_or_else(|| format!("{perm:?} has no axis {axis}"))?;
+            let from = *at
+                .and_then(|at| perm.get(at))
+                .ok_or_else(|| format!("the permutation {perm:?} has no axis {axis}"))?;
             match (&args[2], known(2)) {
                 (_, Some(given)) if given == from => Ok(Status::Done),
                 (_, Some(given)) => Err(format!("axis {axis} comes from axis {from}, not {given}")),
                 (RelationArg::Attr(slot), None) => bind(*slot, Bound::Attr(Attr::Int(from)), bindings),
-                _ => Err("an axis is wanted".into()),
+                _ => Err("the third argument must be an axis".into()),
             }
         },
         sample: |args, sampler| {
@@ -106,14 +111,14 @@ pub(super) const RELATIONS: &[Relation] = &[
                 let axis = sampler.axis(perm.len());
                 return sampler.set_int(&args[1], axis);
             }
-            // A permutation under which what is given already holds.
+            // Chooses a permutation that satisfies the bound arguments.
             let given = |i: usize, sampler: &Sampler<'_>| args[i].dim(&sampler.bindings).and_then(|d| d.known());
             let axes = [1, 2].map(|i| given(i, sampler));
             let rank = axes_for(axes.into_iter().flatten())?.max(1 + sampler.below(4));
             let mut perm = sampler.permutation(rank);
             if let (Some(axis), Some(from)) = (given(1, sampler), given(2, sampler)) {
                 let place = |axis: i64| (rank as i64 + axis) as usize;
-                let has = perm.iter().position(|a| *a == from).ok_or("no such axis")?;
+                let has = perm.iter().position(|a| *a == from).ok_or("the permutation lacks the axis")?;
                 perm.swap(has, place(axis));
             }
             sampler.set_attr(&args[0], perm.as_slice())
@@ -129,7 +134,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                 return Ok(Status::Later);
             };
             let mut axes: Vec<i64> = (-(a.rank() as i64)..0).collect();
-            let [.., row, column] = axes.as_mut_slice() else { return Err(format!("{a} has no two axes")) };
+            let [.., row, column] = axes.as_mut_slice() else { return Err(format!("{a} has fewer than two axes")) };
             std::mem::swap(row, column);
             bind(*perm, Bound::Attr(axes[..].into()), bindings)
         },
@@ -156,7 +161,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "slice",
-        doc: "C is A with `len` elements of an axis, from `at` on, every `step`-th.",
+        doc: "C is A with `len` elements of the axis: one in each `step`, from index `at` on.",
         parameters: &["A", "axis", "at", "len", "step", "C"],
         numbers: false,
         solve: |args, bindings| {
@@ -177,7 +182,9 @@ pub(super) const RELATIONS: &[Relation] = &[
                 if at < 0 || len < 0 || step == 0 || at > extent || (len > 0 && !(inside(at) && inside(last))) {
                     let axis = &a[axis];
                     let axis = if axis.varies() { format!("{axis}, which may be {extent}") } else { axis.to_string() };
-                    return Err(format!("{len} elements from {at} in steps of {step} do not lie in an axis of {axis}"));
+                    return Err(format!(
+                        "{len} elements from {at} in steps of {step} are not within an axis of {axis}"
+                    ));
                 }
             }
             let mut c = a.clone();
@@ -190,7 +197,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             let int = |i: usize, sampler: &Sampler<'_>| args[i].dim(&sampler.bindings).and_then(|d| d.known());
             let step = int(4, sampler).unwrap_or_else(|| *sampler.of(&[1, 1, 2, -1]));
             let at = int(2, sampler).unwrap_or_else(|| sampler.below(extent.max(1) as usize) as i64);
-            // As many as there are in that direction, at most.
+            // The maximal number of elements in this direction.
             let most = match step {
                 1.. => extent.saturating_sub(at).saturating_add(step - 1) / step,
                 _ => at / step.min(-1).saturating_neg() + 1,
@@ -201,7 +208,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "pad",
-        doc: "C is A with `before` and `after` more elements on an axis.",
+        doc: "C is A with `before` further elements before the axis's elements, and `after` behind them.",
         parameters: &["A", "axis", "before", "after", "C"],
         numbers: false,
         solve: |args, bindings| {
@@ -213,7 +220,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             };
             let axis = a.position(axis).ok_or_else(|| format!("{a} has no axis {axis}"))?;
             if [&before, &after].iter().any(|d| d.known().is_some_and(|n| n < 0)) {
-                return Err("padding is not negative; use slice to take elements away".into());
+                return Err("padding must not be negative; use slice to remove elements".into());
             }
             let mut c = a.clone();
             c.0[axis] = &(&c[axis] + &before) + &after;
@@ -241,7 +248,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             let axis = a.position(axis).ok_or_else(|| format!("{a} has no axis {axis}"))?;
             let agrees = a.rank() == b.rank() && (0..a.rank()).all(|i| i == axis || a[i] == b[i]);
             if !agrees {
-                return Err(format!("{a} and {b} differ elsewhere than in axis {axis}"));
+                return Err(format!("{a} and {b} differ in more than axis {axis}"));
             }
             let mut c = a.clone();
             c.0[axis] = &a[axis] + &b[axis];
@@ -261,7 +268,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "gather",
-        doc: "C is A with the axis replaced by all of B.",
+        doc: "C is A with the axis replaced by the axes of B.",
         parameters: &["A", "B", "axis", "C"],
         numbers: false,
         solve: |args, bindings| {
@@ -279,7 +286,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
 ];
 
-/// Returns the first two arguments of a relation about an axis of a shape.
+/// Returns the shape and the axis that are the first two arguments. Chooses them if they are unbound.
 fn shape_and_axis(args: &[RelationArg], sampler: &mut Sampler<'_>) -> Result<(Shape, i64), String> {
     let shape = sampler.shape_of(&args[0], 1)?;
     let axis = axis_of(&args[1], &shape, sampler)?;

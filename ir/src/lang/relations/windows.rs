@@ -1,4 +1,4 @@
-//! Relations of sliding windows: how many of them an axis holds.
+//! Relations of sliding windows: the number of windows along an axis.
 
 use super::{
     super::{
@@ -13,7 +13,7 @@ use crate::{Attr, Dim};
 pub(super) const RELATIONS: &[Relation] = &[
     Relation {
         name: "window",
-        doc: "C is A with an axis cut into windows: their number, then the size.",
+        doc: "C is A with the axis replaced by two: the number of windows along the axis, and the size of a window.",
         parameters: &["A", "axis", "size", "stride", "dilation", "C"],
         numbers: false,
         solve: |args, bindings| {
@@ -41,19 +41,19 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
     Relation {
         name: "windows",
-        doc: "N windows of a size, at a stride and a dilation, lie in an axis of L elements with others before and after.",
+        doc: "N windows of this size, stride and dilation fit an axis of L elements with padding `before` and `after`.",
         parameters: &["L", "before", "after", "size", "stride", "dilation", "N"],
         numbers: false,
         solve: |args, bindings| {
             let known: Option<Vec<Dim>> = args[..6].iter().map(|arg| arg.dim(bindings)).collect();
             let Some([l, before, after, size, stride, dilation]) = known.as_deref() else { return Ok(Status::Later) };
             if [before, after].iter().any(|d| d.known().is_some_and(|n| n < 0)) {
-                return Err("padding is not negative".into());
+                return Err("padding must not be negative".into());
             }
             let n = count(&(&(l + before) + after), size, stride, dilation)?;
             match &args[6] {
                 RelationArg::Dim(p) => p.unify(&n, bindings).map_err(super::told),
-                _ => Err("a dimension is wanted".into()),
+                _ => Err("the last argument must be a dimension".into()),
             }
         },
         sample: |args, sampler| {
@@ -74,14 +74,14 @@ pub(super) const RELATIONS: &[Relation] = &[
     },
 ];
 
-/// ⌊(extent − dilation·(size − 1) − 1) / stride⌋ + 1.
+/// Returns the number of windows: ⌊(extent − dilation·(size − 1) − 1) / stride⌋ + 1.
 fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, String> {
     let (Some(size), Some(stride), Some(dilation)) = (size.known(), stride.known(), dilation.known()) else {
-        return Err("size, stride and dilation of windows are numbers".into());
+        return Err("the size, stride and dilation of windows must be numbers".into());
     };
     if size < 1 || stride < 1 || dilation < 1 {
         return Err(format!(
-            "a window of {size} elements, stride {stride} and dilation {dilation}: all are at least 1"
+            "a window of {size} elements, stride {stride} and dilation {dilation}is invalid because all of them must be at least 1"
         ));
     }
     let span = span(size, dilation);
@@ -93,19 +93,21 @@ fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, 
         (_, Dim::Known(room)) => Ok(Dim::Known(room / stride + 1)),
         (_, Dim::Symbolic(_)) => {
             let steps = room.checked_div(&Dim::Known(stride));
-            let steps =
-                steps.ok_or_else(|| format!("how many windows at stride {stride} an axis of {extent} holds"))?;
+            let steps = steps.ok_or_else(|| {
+                format!("cannot count windows because stride {stride} may not divide {extent} - {span}")
+            })?;
             Ok(&steps + &Dim::Known(1))
         }
     }
 }
 
-/// dilation·(size − 1) + 1; numbers of a rule's text may be any.
+/// Returns the elements that a window spans: dilation·(size − 1) + 1. It saturates, because a rule's text may have
+/// any numbers.
 fn span(size: i64, dilation: i64) -> i64 {
     size.saturating_sub(1).saturating_mul(dilation).saturating_add(1)
 }
 
-/// Chooses size, stride and dilation, where they are free, for an axis.
+/// Chooses unbound ones of size, stride and dilation so that a window fits an axis.
 fn geometry(args: &[RelationArg], extent: i64, sampler: &mut Sampler<'_>) -> Result<(), String> {
     choose(&args[1], &[1, 1, 2, 3], sampler)?;
     choose(&args[2], &[1, 1, 2], sampler)?;
@@ -114,7 +116,7 @@ fn geometry(args: &[RelationArg], extent: i64, sampler: &mut Sampler<'_>) -> Res
     choose(&args[0], &fitting, sampler)
 }
 
-/// Chooses a number, where it is free; of an expression with several free dims, these.
+/// Chooses a number for an unbound argument. If an expression has several unbound dimensions, chooses each of them.
 fn choose(arg: &RelationArg, of: &[i64], sampler: &mut Sampler<'_>) -> Result<(), String> {
     if arg.dim(&sampler.bindings).is_some() {
         return Ok(());
@@ -128,5 +130,5 @@ fn choose(arg: &RelationArg, of: &[i64], sampler: &mut Sampler<'_>) -> Result<()
 }
 
 fn known(arg: &RelationArg, sampler: &Sampler<'_>) -> Result<i64, String> {
-    arg.dim(&sampler.bindings).and_then(|d| d.known()).ok_or_else(|| "a number is wanted".into())
+    arg.dim(&sampler.bindings).and_then(|d| d.known()).ok_or_else(|| "the argument must be a number".into())
 }

@@ -1,13 +1,13 @@
-//! Source texts, and errors that point into them.
+//! Source texts, and errors with positions in them.
 
 use std::{ops::Range, sync::Arc};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 
-/// A longer line is no excerpt that anyone reads: an error in it says its place in numbers.
+/// The longest line, in bytes, that an excerpt shows. An error in a longer line has its position in numbers instead.
 const LONGEST_LINE: usize = 400;
 
-/// How many lines of a span are shown.
+/// The maximal number of lines of a span that an excerpt shows.
 const MOST_LINES: usize = 12;
 
 /// A source file (or an embedded one, or a string), for error messages.
@@ -29,9 +29,9 @@ impl Source {
     pub fn error(&self, span: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> LangError {
         let help: String = help.into();
         let mut message = message.into();
-        // A byte position means the character that contains it.
+        // A byte position stands for the character that contains it.
         let mut span = self.text.floor_char_boundary(span.start)..self.text.ceil_char_boundary(span.end);
-        // A span over many lines is shown by its first line.
+        // Only the first line of a span over many lines is shown.
         let lines = self.text[span.clone()].match_indices('\n');
         if let Some((end, _)) = lines.clone().next().filter(|_| lines.count() >= MOST_LINES) {
             span.end = span.start + end;
@@ -51,14 +51,14 @@ impl Source {
         }
     }
 
-    /// Returns whether the lines of a span and those next to them are short enough to be read.
+    /// Returns whether the lines of a span and the adjacent lines are short enough for an excerpt.
     fn is_shown_around(&self, span: &Range<usize>) -> bool {
         let at = |offset: usize| self.position(offset).0;
         let lines = self.text.lines().skip(at(span.start).saturating_sub(2));
         lines.take(at(span.end) - at(span.start) + 3).all(|line| line.len() <= LONGEST_LINE)
     }
 
-    /// Line and column (from 1) of a byte offset.
+    /// Returns line and column of a byte offset, both counted from 1.
     pub fn position(&self, offset: usize) -> (usize, usize) {
         let before = &self.text[..self.text.floor_char_boundary(offset)];
         let line_start = before.rfind('\n').map_or(0, |n| n + 1);
@@ -66,14 +66,14 @@ impl Source {
     }
 }
 
-/// One error in a source: the message, the position (with an excerpt and a caret) and the help.
+/// An error in a source: the message, the position (with an excerpt and a caret) and the help.
 #[derive(Clone, Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct LangError {
-    /// The error.
+    /// The message.
     pub message: String,
     label: String,
-    /// The help.
+    /// A suggestion for a correction.
     #[help]
     pub help: Option<String>,
     of: Arc<str>,
@@ -84,13 +84,13 @@ pub struct LangError {
 }
 
 impl LangError {
-    /// Returns the text under the caret.
+    /// Sets the text under the caret.
     pub fn with_label(mut self, label: impl Into<String>) -> LangError {
         self.label = label.into();
         self
     }
 
-    /// Byte offset of the caret.
+    /// Returns the byte offset of the caret.
     pub fn offset(&self) -> usize {
         self.span.offset()
     }
@@ -101,7 +101,7 @@ impl LangError {
     }
 }
 
-/// Everything that is wrong in one or more sources.
+/// All errors in one or more sources.
 #[derive(Clone, Debug, thiserror::Error, Diagnostic)]
 #[error("{} error{} in {}", self.0.len(), if self.0.len() == 1 { "" } else { "s" }, self.names())]
 pub struct Errors(#[related] pub Vec<LangError>);
@@ -124,13 +124,13 @@ impl From<LangError> for Errors {
     }
 }
 
-/// Returns whether a terminal would obey a character instead of showing it: control characters, and characters that
-/// change the text direction (Unicode TR 36), which make a file read differently from its display.
+/// Returns whether a terminal interprets a character instead of showing it. Such characters are control characters
+/// and those that change the text direction (Unicode TR 36), which make a text look different from its content.
 pub fn is_unseen(c: char) -> bool {
     c.is_control() && !matches!(c, '\n' | '\r' | '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns a text with control characters replaced by signs of equal length, so that positions stay.
+/// Returns a text with such characters replaced by visible ones of equal length, so that positions stay valid.
 fn shown(text: &Arc<str>) -> Arc<str> {
     if !text.contains(is_unseen) {
         return text.clone();

@@ -10,7 +10,7 @@ use crate::{Attr, Attrs, DType, Dim, Op, Shape};
 /// The element types that a variable may stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DTypeClass(
-    /// A bit for each element type.
+    /// One bit for each element type, set if the variable may stand for it.
     u32,
 );
 
@@ -18,16 +18,16 @@ fn bit(dtype: DType) -> u32 {
     1 << dtype as u32
 }
 
-/// Whether an element type belongs to a class.
+/// A function that returns whether an element type belongs to a class.
 type Admits = fn(DType) -> bool;
 
 /// The classes that have a name.
 const CLASSES: [(&str, Admits); 7] = [
     ("any", |_| true),
     ("float", |dtype| dtype.is_float() && dtype.computes()),
-    // Floats that are computed as they are stored.
+    // Floats that kernels compute in their own type.
     ("wide", |dtype| dtype.is_float() && dtype.register() == dtype),
-    // Floats that are computed in `f32`.
+    // Floats of fewer than 32 bits, which kernels compute in `f32`.
     ("short", |dtype| dtype.register() != dtype && dtype.computes()),
     ("int", DType::is_int),
     ("number", |dtype| dtype != DType::Bool && dtype.computes()),
@@ -39,12 +39,12 @@ impl DTypeClass {
         DTypeClass(DType::ALL.into_iter().filter(|dtype| admits(*dtype)).map(bit).sum())
     }
 
-    /// Returns whether `dtype` belongs to it.
+    /// Returns whether `dtype` belongs to the class.
     pub fn contains(self, dtype: DType) -> bool {
         self.0 & bit(dtype) != 0
     }
 
-    /// Returns the element types in it.
+    /// Returns the element types of the class.
     pub fn members(self) -> impl Iterator<Item = DType> {
         DType::ALL.into_iter().filter(move |dtype| self.contains(*dtype))
     }
@@ -77,7 +77,7 @@ impl fmt::Display for DTypeClass {
     }
 }
 
-/// The number of a variable in its [`Scope`].
+/// The index of a variable in its [`Scope`], also called its slot.
 pub type VarId = usize;
 
 /// The kind of a variable.
@@ -98,7 +98,7 @@ pub enum SlotKind {
 /// The variables of a signature or a rule.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// Name and kind of each, by slot.
+    /// The name and kind of each variable, by slot.
     pub variables: Vec<(Arc<str>, SlotKind)>,
 }
 
@@ -108,7 +108,8 @@ impl Scope {
         self.variables.iter().position(|(n, _)| &**n == name)
     }
 
-    /// Returns the slot of `name`, which is added if it is new. `Err` has its kind if that differs.
+    /// Returns the slot of `name`, which is added if it is new. The error is the kind of a known variable whose kind
+    /// differs.
     pub fn slot(&mut self, name: &str, kind: SlotKind) -> Result<VarId, SlotKind> {
         match self.find(name) {
             Some(slot) if self.variables[slot].1 == kind => Ok(slot),
@@ -120,7 +121,7 @@ impl Scope {
         }
     }
 
-    /// Returns the name of a slot; `_` where the scope is another's.
+    /// Returns the name of a slot, or `_` if the scope lacks the slot.
     pub fn name(&self, slot: VarId) -> &str {
         self.variables.get(slot).map_or("_", |v| &v.0)
     }
@@ -137,7 +138,7 @@ pub enum Bound {
     Dims(Shape),
     /// An attribute.
     Attr(Attr),
-    /// An op, with its attributes where the variable stands for these too.
+    /// An op, with its attributes if the variable stands for these too.
     Op(Op, Attrs),
 }
 
@@ -191,7 +192,7 @@ impl Bindings {
         }
     }
 
-    /// Returns the op in a slot, and its attributes.
+    /// Returns the op in a slot and its attributes.
     pub fn op(&self, slot: VarId) -> Option<(Op, &Attrs)> {
         match self.get(slot) {
             Some(Bound::Op(op, attrs)) => Some((*op, attrs)),
@@ -199,10 +200,10 @@ impl Bindings {
         }
     }
 
-    /// Binds a slot, or compares the value with its binding.
+    /// Binds a slot, or compares the value with the existing binding.
     ///
     /// # Errors
-    /// If it is bound to another value.
+    /// If the slot has another value.
     pub fn bind(&mut self, slot: VarId, value: Bound) -> Result<(), Mismatch> {
         if slot >= self.0.len() {
             self.0.resize(slot + 1, None);
@@ -216,54 +217,54 @@ impl Bindings {
     }
 }
 
-/// Why types do not fit a pattern.
+/// The reason why types do not fit a pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mismatch {
-    /// A variable would have to be two things.
+    /// A variable would have two different values.
     Conflict {
         /// The variable.
         slot: VarId,
         /// The first binding.
         old: Box<Bound>,
-        /// The value that it would have here.
+        /// The value that the variable would have here.
         new: Box<Bound>,
     },
-    /// The element type is not of the class asked for.
+    /// The element type is not in the expected class.
     DType {
         /// The element type.
         got: DType,
-        /// The wanted types.
+        /// The expected types.
         want: String,
     },
-    /// A dimension differs from the one asked for, or an expression has no solution.
+    /// A dimension differs from the expected one, or an expression has no solution.
     Dim {
         /// The dimension.
         got: Dim,
-        /// The wanted dimension.
+        /// The expected dimension.
         want: DimPattern,
     },
     /// The number of axes differs.
     Rank {
         /// The shape.
         got: Shape,
-        /// The wanted dimensions.
+        /// The expected dimensions.
         want: DimsPattern,
     },
     /// A tuple in place of a tensor, or the wrong number of operands.
     Form(String),
     /// A relation does not hold.
     Relation {
-        /// The attributes that it speaks of.
+        /// The attributes among the relation's arguments.
         attrs: Vec<(VarId, Attr)>,
         /// The reason.
         why: String,
     },
-    /// Too much is unbound.
+    /// A constraint has too many unbound variables. The text names the constraint.
     Unsolved(String),
 }
 
 impl Mismatch {
-    /// Returns a sentence for people, with the variables' names of `scope`.
+    /// Returns the mismatch as a sentence, with the names that variables have in `scope`.
     pub fn describe(&self, scope: &Scope) -> String {
         match self {
             Mismatch::Conflict { slot, old, new } => {
@@ -282,11 +283,11 @@ impl Mismatch {
     }
 }
 
-/// Whether a constraint is decided.
+/// The state of a constraint after an attempt to solve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Everything in it is bound and agrees.
+    /// All of the constraint's variables are bound, and it holds.
     Done,
-    /// More must be bound first.
+    /// The constraint cannot be decided until more variables are bound.
     Later,
 }

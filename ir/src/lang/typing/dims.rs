@@ -1,4 +1,5 @@
-//! Patterns of dimensions and shapes, `[B.. M (* 2 H)]`: read, matched, solved for their one unknown, computed.
+//! Patterns of dimensions and shapes such as `[B.. M (* 2 H)]`: how they are read, matched, solved for one unknown
+//! and computed.
 
 use std::fmt;
 
@@ -23,16 +24,16 @@ pub enum DimPattern {
     Product(Vec<DimPattern>),
     /// `(- a b)`.
     Difference(Box<[DimPattern; 2]>),
-    /// `(/ a b)`, exact.
+    /// `(/ a b)`, which has no value if the division leaves a remainder.
     Quotient(Box<[DimPattern; 2]>),
-    /// `(floor a b)`: the largest integer up to a/b. It is checked and never solved.
+    /// `(floor a b)`: the largest integer up to a/b. It is computed and never solved for its variables.
     Floor(Box<[DimPattern; 2]>),
-    /// `(mod a b)`: a − b·⌊a/b⌋. It is checked and never solved.
+    /// `(mod a b)`: a − b·⌊a/b⌋. It is computed and never solved for its variables.
     Mod(Box<[DimPattern; 2]>),
 }
 
 impl DimPattern {
-    /// Returns the source form, with the variables' names of `scope`.
+    /// Returns the source form, with the names that variables have in `scope`.
     pub fn show<'a>(&'a self, scope: &'a Scope) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             let (op, items) = match self {
@@ -46,18 +47,18 @@ impl DimPattern {
                 DimPattern::Mod(pair) => ("mod", pair.as_slice()),
             };
             write!(f, "({op}")?;
-            // The box avoids an infinitely large type.
+            // Boxing the item avoids an infinitely recursive type.
             items.iter().try_for_each(|item| write!(f, " {}", Box::new(item.show(scope)) as Box<dyn fmt::Display>))?;
             f.write_str(")")
         })
     }
 
-    /// Reads one; a new upper-case name becomes a dimension variable of the scope.
+    /// Reads a dimension expression. A new upper-case name becomes a dimension variable of the scope.
     ///
     /// # Errors
-    /// When it is no dimension expression.
+    /// If the text is not a dimension expression.
     pub fn parse(sexp: &Sexp, scope: &mut Scope, source: &Source) -> Result<DimPattern, LangError> {
-        let help = "a dimension is a number, an upper-case name, or (+ a b), (- a b), (* a b), (/ a b), (floor a b), (mod a b) of dimensions";
+        let help = "write a number, an upper-case name, or (+ a b), (- a b), (* a b), (/ a b), (floor a b), (mod a b) of dimensions";
         let bad = |what: String| source.error(sexp.span.clone(), what, help);
         if let Some(atom) = sexp.atom() {
             if let Ok(n) = atom.parse() {
@@ -66,8 +67,9 @@ impl DimPattern {
             if !is_variable(atom) {
                 return Err(bad(format!("`{atom}` is not a dimension")));
             }
-            let slot =
-                scope.slot(atom, SlotKind::Dim).map_err(|_| bad(format!("`{atom}` is not a single dimension")))?;
+            let slot = scope
+                .slot(atom, SlotKind::Dim)
+                .map_err(|_| bad(format!("`{atom}` is not the name of a single dimension")))?;
             return Ok(DimPattern::Var(slot));
         }
         let Some((op, items)) = sexp.call() else {
@@ -84,17 +86,17 @@ impl DimPattern {
             "/" => DimPattern::Quotient(pair(items)?),
             "floor" => DimPattern::Floor(pair(items)?),
             "mod" => DimPattern::Mod(pair(items)?),
-            _ => return Err(bad(format!("`{op}` is no operation on dimensions"))),
+            _ => return Err(bad(format!("there is no operation `{op}` on dimensions"))),
         };
         match made.terms() {
-            terms if terms > MOST_TERMS => {
-                Err(bad(format!("multiplied out, this has {terms} terms; {MOST_TERMS} is the most")))
-            }
+            terms if terms > MOST_TERMS => Err(bad(format!(
+                "cannot use this dimension because it expands to {terms} terms; at most {MOST_TERMS} are allowed"
+            ))),
             _ => Ok(made),
         }
     }
 
-    /// Returns the maximal number of terms after multiplying out, as for dimensions.
+    /// Returns the maximal number of terms of the expression's value, a polynomial.
     fn terms(&self) -> usize {
         match self {
             DimPattern::Number(_) | DimPattern::Var(_) => 1,
@@ -102,13 +104,13 @@ impl DimPattern {
             DimPattern::Product(items) => items.iter().map(DimPattern::terms).fold(1, usize::saturating_mul),
             DimPattern::Difference(pair) => pair[0].terms().saturating_add(pair[1].terms()),
             DimPattern::Quotient(pair) => pair[0].terms(),
-            // Only numbers have a value.
+            // Quotients and remainders have a value only for numbers, so the value has one term.
             DimPattern::Floor(_) | DimPattern::Mod(_) => 1,
         }
     }
 
-    /// Returns its value, once every variable in it is bound; `None` also for an inexact quotient, and for `floor` and
-    /// `mod` of an extent at run time or by a number that is not positive.
+    /// Returns the expression's value, once all of its variables are bound. Returns `None` for an inexact quotient,
+    /// and for `floor` and `mod` of an extent at run time or by a number that is not positive.
     pub fn value(&self, bindings: &Bindings) -> Option<Dim> {
         Some(match self {
             DimPattern::Number(n) => Dim::Known(*n),
@@ -124,7 +126,7 @@ impl DimPattern {
         })
     }
 
-    /// Returns whether a variable in it is unbound.
+    /// Returns whether the expression has an unbound variable.
     pub fn is_open(&self, bindings: &Bindings) -> bool {
         match self {
             DimPattern::Number(_) => false,
@@ -137,7 +139,7 @@ impl DimPattern {
         }
     }
 
-    /// Returns whether a variable in it is bound to an extent at run time, or to a symbol.
+    /// Returns whether a variable of the expression is bound to a dimension with symbols.
     pub(in crate::lang) fn varies(&self, bindings: &Bindings) -> bool {
         match self {
             DimPattern::Number(_) => false,
@@ -150,10 +152,10 @@ impl DimPattern {
         }
     }
 
-    /// Matches a dimension: compares, or solves for the one variable that is unbound.
+    /// Matches a dimension: compares it with the expression's value, or solves for the only unbound variable.
     ///
     /// # Errors
-    /// When it cannot be equal.
+    /// If the expression cannot be equal to the dimension.
     pub fn unify(&self, dim: &Dim, bindings: &mut Bindings) -> Result<Status, Mismatch> {
         let mismatch = || Mismatch::Dim { got: dim.clone(), want: self.clone() };
         if let DimPattern::Var(slot) = self {
@@ -194,7 +196,8 @@ impl DimPattern {
     }
 }
 
-/// Returns the quotient, rounded down, and the remainder of two numbers, the second of which is positive.
+/// Returns the quotient, rounded down, and the remainder of two numbers. Returns `None` if the second is not
+/// positive.
 fn divided(pair: &[DimPattern; 2], bindings: &Bindings) -> Option<(Dim, Dim)> {
     let (n, by) = (pair[0].value(bindings)?.known()?, pair[1].value(bindings)?.known()?);
     (by > 0).then(|| (Dim::Known(n.div_euclid(by)), Dim::Known(n.rem_euclid(by))))
@@ -214,7 +217,7 @@ pub enum DimsItem {
 }
 
 impl DimsPattern {
-    /// Returns the source form, with the variables' names of `scope`: `[B.. (* 2 H)]`.
+    /// Returns the source form, with the names that variables have in `scope`: `[B.. (* 2 H)]`.
     pub fn show<'a>(&'a self, scope: &'a Scope) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             f.write_str("[")?;
@@ -229,21 +232,25 @@ impl DimsPattern {
         })
     }
 
-    /// Reads the items of a bracket.
+    /// Reads the items of a shape pattern in brackets.
     ///
     /// # Errors
-    /// When an item is no dimension.
+    /// If an item is not a dimension.
     pub fn parse(items: &[Sexp], scope: &mut Scope, source: &Source) -> Result<DimsPattern, LangError> {
         let item = |s: &Sexp| match s.atom().and_then(|a| a.strip_suffix("..")) {
             Some(name) if is_variable(name) => scope.slot(name, SlotKind::Dims).map(DimsItem::Many).map_err(|_| {
-                source.error(s.span.clone(), format!("`{name}` is not a sequence of dimensions"), "use another name")
+                source.error(
+                    s.span.clone(),
+                    format!("`{name}` is not a sequence of dimensions"),
+                    "name the sequence otherwise",
+                )
             }),
             _ => DimPattern::parse(s, scope, source).map(DimsItem::One),
         };
         items.iter().map(item).collect::<Result<_, _>>().map(DimsPattern)
     }
 
-    /// Returns the shape, once every variable is bound and no extent is negative.
+    /// Returns the shape, once every variable is bound and if no extent is negative.
     pub fn value(&self, bindings: &Bindings) -> Option<Shape> {
         let mut dims: SmallVec<[Dim; 5]> = SmallVec::new();
         for item in &self.0 {
@@ -255,10 +262,10 @@ impl DimsPattern {
         dims.iter().all(|d| d.range().is_none_or(|(least, _)| least >= 0)).then_some(Shape(dims))
     }
 
-    /// Matches a shape.
+    /// Matches a shape and binds the pattern's variables.
     ///
     /// # Errors
-    /// When it cannot be equal.
+    /// If the pattern cannot be equal to the shape.
     pub fn unify(&self, shape: &Shape, bindings: &mut Bindings) -> Result<Status, Mismatch> {
         let open = |item: &&DimsItem| matches!(item, DimsItem::Many(slot) if bindings.get(*slot).is_none());
         if self.0.iter().filter(open).count() > 1 {

@@ -1,4 +1,4 @@
-//! Type signatures of ops: what their operands may be, and the type of the result.
+//! Type signatures of ops: the types of operands and results, and the relations between them.
 
 use smallvec::SmallVec;
 
@@ -11,35 +11,35 @@ use super::{
 };
 use crate::{Attr, Type};
 
-/// The type signature of an op: `(F float) F[B.. M K] F[B.. K N] -> F[B.. M N]`, then relations.
+/// The type signature of an op: `(F float) F[B.. M K] F[B.. K N] -> F[B.. M N]`, followed by relations.
 #[derive(Clone, Debug)]
 pub struct Signature {
-    /// Its variables; attributes of the op stand in it under their own names.
+    /// The variables. An attribute of the op is a variable with the attribute's name.
     pub scope: Scope,
-    /// Operands.
+    /// The types of the operands.
     pub operands: Vec<TypePattern>,
-    /// How many operands must be there; the rest are optional.
+    /// The number of required operands; the operands after these are optional.
     pub required: usize,
-    /// Results; a tuple if there are several.
+    /// The types of the results; the op returns a tuple if there are several.
     pub results: Vec<SignatureResult>,
-    /// Relations between all of these.
+    /// Relations between the variables.
     pub relations: Vec<RelationCall>,
 }
 
 /// The type of a result.
 #[derive(Clone, Debug)]
 pub enum SignatureResult {
-    /// Computed from the pattern.
+    /// The pattern's value.
     Pattern(TypePattern),
-    /// Whatever the attribute in the slot says: a type, or the type of a constant.
+    /// The type in this attribute, or the type of the constant in it.
     Attr(VarId),
 }
 
 impl Signature {
-    /// Reads a signature; `attrs` are the op's attribute names.
+    /// Reads a signature. `attrs` are the names of the op's attributes.
     ///
     /// # Errors
-    /// When it is malformed.
+    /// If the signature is malformed.
     pub fn parse(source: &Source, attrs: &[&str]) -> Result<Signature, LangError> {
         let forms = read(source).map_err(|mut e| e.0.remove(0))?;
         let mut scope = Scope::default();
@@ -56,7 +56,7 @@ impl Signature {
                 SexpKind::Atom(a) if a == "->" => arrow = true,
                 SexpKind::Atom(a) if a == "?" => required -= 1,
                 SexpKind::Atom(a) if arrow => {
-                    let slot = scope.find(a).ok_or_else(|| bad("no such attribute"))?;
+                    let slot = scope.find(a).ok_or_else(|| bad("the op has no such attribute"))?;
                     results.push(SignatureResult::Attr(slot));
                 }
                 SexpKind::Bracket(..) if arrow => {
@@ -68,8 +68,11 @@ impl Signature {
                 }
                 SexpKind::List(_) => match form.call() {
                     Some((name, [class])) if is_variable(name) => {
-                        let class = class.atom().and_then(DTypeClass::named).ok_or_else(|| bad("no such class"))?;
-                        scope.slot(name, SlotKind::DType(class)).map_err(|_| bad("declared twice"))?;
+                        let class = class
+                            .atom()
+                            .and_then(DTypeClass::named)
+                            .ok_or_else(|| bad("there is no such class of element types"))?;
+                        scope.slot(name, SlotKind::DType(class)).map_err(|_| bad("this variable is declared twice"))?;
                     }
                     _ => relations.push(RelationCall::parse(form, &mut scope, source)?),
                 },
@@ -79,24 +82,24 @@ impl Signature {
         Ok(Signature { scope, operands, required, results, relations })
     }
 
-    /// Binds the variables from attributes and operand types.
+    /// Binds the variables to attributes and operand types.
     ///
     /// # Errors
-    /// When they do not fit.
+    /// If attributes or operand types do not fit the signature.
     pub fn bind(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Bindings, Mismatch> {
         if operands.len() < self.required || operands.len() > self.operands.len() {
             let want = match (self.required, self.operands.len()) {
                 (a, b) if a == b => a.to_string(),
                 (a, b) => format!("{a} to {b}"),
             };
-            return Err(Mismatch::Form(format!("{want} operands wanted, {} given", operands.len())));
+            return Err(Mismatch::Form(format!("the op takes {want} operands, but {} are given", operands.len())));
         }
         let mut bindings = Bindings::default();
         for (slot, attr) in attrs.iter().enumerate() {
             bindings.bind(slot, Bound::Attr(attr.clone()))?;
         }
         let types: SmallVec<[_; 4]> = self.operands.iter().zip(operands.iter().copied()).collect();
-        // A relation about an optional operand that is not there says nothing.
+        // Relations that mention a missing optional operand are ignored.
         let absent = &self.operands[operands.len()..];
         let relations: SmallVec<[_; 4]> =
             self.relations.iter().filter(|r| !absent.iter().any(|p| r.mentions(p))).cloned().collect();
@@ -104,10 +107,10 @@ impl Signature {
         Ok(bindings)
     }
 
-    /// Returns the type of the result for given attributes and operand types.
+    /// Returns the type of the result, given attributes and operand types.
     ///
     /// # Errors
-    /// When they do not fit.
+    /// If attributes or operand types do not fit the signature.
     pub fn infer(&self, attrs: &[Attr], operands: &[&Type]) -> Result<Type, Mismatch> {
         let bindings = self.bind(attrs, operands)?;
         let mut results = self.results.iter().map(|result| match result {
@@ -115,11 +118,11 @@ impl Signature {
             SignatureResult::Attr(slot) => match bindings.attr(*slot) {
                 Some(Attr::Type(t @ Type::Tensor(..))) => Ok(t.clone()),
                 Some(Attr::Tensor(t)) => Ok(t.ty()),
-                _ => Err(Mismatch::Form("the type of a tensor is wanted".into())),
+                _ => Err(Mismatch::Form("the attribute must be the type of a tensor".into())),
             },
         });
         match self.results.len() {
-            1 => results.next().expect("one result"),
+            1 => results.next().expect("the signature has one result"),
             _ => results.collect::<Result<_, _>>().map(Type::Tuple),
         }
     }

@@ -1,4 +1,4 @@
-//! Patterns of tensor types, `F[B.. M K]`, and the solver of several patterns with their relations.
+//! Patterns of tensor types such as `F[B.. M K]`, and the solver for several patterns and relations.
 
 use std::fmt;
 
@@ -25,14 +25,14 @@ pub enum DTypePattern {
 /// A tensor type with variables: `F[B.. M K]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypePattern {
-    /// Element type.
+    /// The element type.
     pub dtype: DTypePattern,
-    /// Shape.
+    /// The shape.
     pub dims: DimsPattern,
 }
 
 impl TypePattern {
-    /// Returns the source form, with the variables' names of `scope`: `F[B.. (* 2 H)]`.
+    /// Returns the source form, with the names that variables have in `scope`: `F[B.. (* 2 H)]`.
     pub fn show<'a>(&'a self, scope: &'a Scope) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| match self.dtype {
             DTypePattern::Var(slot, _) => write!(f, "{}{}", scope.name(slot), self.dims.show(scope)),
@@ -40,10 +40,10 @@ impl TypePattern {
         })
     }
 
-    /// Reads `F[…]`; `F` must be an element type or declared in the scope.
+    /// Reads `F[…]`. `F` must be an element type or a variable of the scope.
     ///
     /// # Errors
-    /// When it is no type, or `F` is not declared.
+    /// If the text is not a type, or `F` is not declared.
     pub fn parse(sexp: &Sexp, scope: &mut Scope, source: &Source) -> Result<TypePattern, LangError> {
         let SexpKind::Bracket(name, items) = &sexp.kind else {
             return Err(source.error(
@@ -65,14 +65,14 @@ impl TypePattern {
         Ok(TypePattern { dtype, dims: DimsPattern::parse(items, scope, source)? })
     }
 
-    /// Matches a type.
+    /// Matches a type and binds the pattern's variables.
     ///
     /// # Errors
-    /// When it cannot be equal.
+    /// If the pattern cannot be equal to the type.
     pub fn unify(&self, ty: &Type, bindings: &mut Bindings) -> Result<Status, Mismatch> {
-        let (dtype, shape) = ty
-            .as_tensor()
-            .ok_or_else(|| Mismatch::Form(format!("{ty} is a tuple; take one result out of it with `get`")))?;
+        let (dtype, shape) = ty.as_tensor().ok_or_else(|| {
+            Mismatch::Form(format!("a tensor is needed, but {ty} is a tuple; take one result out of it with `get`"))
+        })?;
         match self.dtype {
             DTypePattern::Fixed(want) if want != dtype => {
                 return Err(Mismatch::DType { got: dtype, want: want.to_string() });
@@ -88,7 +88,7 @@ impl TypePattern {
         self.dims.unify(shape, bindings)
     }
 
-    /// Returns the type, once every variable is bound.
+    /// Returns the type, once every variable of the pattern is bound.
     pub fn value(&self, bindings: &Bindings) -> Option<Type> {
         let dtype = match self.dtype {
             DTypePattern::Fixed(dtype) => dtype,
@@ -101,10 +101,10 @@ impl TypePattern {
     }
 }
 
-/// Solves constraints in any order that works.
+/// Solves types and relations. Retries those that wait for others until all are solved.
 ///
 /// # Errors
-/// The first contradiction, or the remaining constraint if none can be decided.
+/// The first contradiction, or a remaining constraint if none can be decided.
 pub fn solve(
     types: &[(&TypePattern, &Type)],
     relations: &[RelationCall],

@@ -68,7 +68,7 @@ fn what_does_not_fit_the_op_is_refused_by_name() {
     refused("com.me", vec![], &["x"], "it has no attribute `last`, for which `my/scaled` has no default");
     let other = vec![int("last", 1), int("first", 1)];
     refused("com.me", other, &["x"], "`my/scaled` has no attribute `first`; it has scale_by, last");
-    refused("com.me", vec![int("last", 1)], &["x", "x"], "1 operands wanted, 2 given");
+    refused("com.me", vec![int("last", 1)], &["x", "x"], "the op takes 1 operands, but 2 are given");
     refused("com.me", vec![int("last", 1)], &[""], "its input 0 is missing");
     refused("com.you", vec![int("last", 1)], &["x"], "the domain of this op is not supported");
 }
