@@ -31,7 +31,7 @@ const DTYPES: [(DType, i32); 12] = [
 /// The number for element types that the header does not have.
 const OTHER: i32 = -1;
 
-/// A tensor of the caller, or a description: `eutectic_tensor` of the header.
+/// An `eutectic_tensor` of the header: an input of the caller, an output of a run, or a description without data.
 #[repr(C)]
 pub struct CTensor {
     name: *const c_char,
@@ -376,7 +376,7 @@ unsafe fn given(input: &CTensor) -> Result<(String, Tensor), String> {
     let dims = if input.rank == 0 { &[] } else { unsafe { slice::from_raw_parts(input.dims, input.rank) } };
     let dims: Option<Vec<usize>> = dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
     let dims = dims.ok_or_else(|| fails("a dim is negative; give the lengths of this run"))?;
-    // SAFETY: as above.
+    // SAFETY: passed on from the caller; the data are not null.
     let data =
         if input.bytes == 0 { &[] } else { unsafe { slice::from_raw_parts(input.data.cast::<u8>(), input.bytes) } };
     let tensor = Tensor::new(dtype, &dims, data.to_vec()).map_err(|e| fails(&e.to_string()))?;

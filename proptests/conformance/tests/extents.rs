@@ -38,7 +38,7 @@ fn lengths_that_do_not_fit_are_named() {
         assert_eq!((session.length("S").unwrap(), session.length("T").unwrap()), (3, 2));
         for (at, wrong, says) in [
             (0, tensor(&[10, 4]), "S must be from 0 to 9"),
-            (1, tensor(&[2, 4, 4]), "S is 3 by input `x`"),
+            (1, tensor(&[2, 4, 4]), "input `x` sets S to 3"),
             (2, tensor(&[7, 4]), "T must be from 0 to 6"),
             (2, tensor(&[2, 5]), "input `z` is f32[2 4], but f32[2 5] was given"),
         ] {
