@@ -97,7 +97,7 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
             let ty = members[0].types[at].clone();
             members.iter_mut().for_each(|member| member.types[at] = ty.clone());
         }
-        // The guard recomputes everything that depends on the tensors.
+        // `sides` infers everything that depends on the tensors again.
         return Some(Broken { what, never, sides: probe.sides(rule, &members) });
     }
     if kind == 3 {
@@ -191,7 +191,7 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
     changes.into_iter().map(|(what, from, to, never)| (what, everywhere(&from, &to), never)).collect()
 }
 
-/// Returns a term with every occurrence of another replaced.
+/// Returns a term with every occurrence of the term `from` replaced by `to`.
 pub(crate) fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
     if term == from {
         return to.clone();
@@ -215,7 +215,7 @@ fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
                 for (what, arg) in mutations(rule, arg) {
                     let mut changed = call.clone();
                     changed.args[at] = arg;
-                    // A variable or a number may occur several times.
+                    // The description names the op, because a variable or a number may occur several times.
                     let place = match &call.args[at] {
                         Term::Tensor(_) => format!(" in {}", call.op),
                         Term::Number { expr, .. } => {
@@ -386,7 +386,8 @@ fn others_of_a_slot(rule: &Rule, slot: usize, kind: AttrKind) -> Vec<(String, At
     found
 }
 
-/// Returns a number expression with each of two changes: one is added, or the sign is flipped.
+/// Returns changes of a number expression: 1 is added, the sign is flipped, or the two arguments of a function are
+/// swapped.
 fn numbers(expr: &Expr) -> Vec<(String, Expr)> {
     let mut found = Vec::new();
     let one = Expr::Number(Number::Int(1));
