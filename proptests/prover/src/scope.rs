@@ -316,7 +316,8 @@ impl<'r> Scope<'r> {
         })
     }
 
-    /// Returns a quotient of dims. The rule matches only if the remainder is 0, on either side, so that this is noted as a fact.
+    /// Returns a quotient of dims. The rule matches only if the remainder is 0, on either side, so this is noted as a
+    /// fact.
     fn quotient(&self, a: &Poly, b: &Poly) -> Option<Poly> {
         let facts = &self.case.facts;
         let (quotient, rest) = a.divide(b);

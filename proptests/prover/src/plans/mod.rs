@@ -46,7 +46,7 @@ use crate::{
 pub enum Validity {
     /// Each element that it stores has the value of its e-node, in this sense, for every length of the axes.
     Valid(Sense),
-    /// The reason why that is not proved.
+    /// The reason why the equality is not proved.
     Open(String),
 }
 
@@ -126,7 +126,7 @@ fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, sense: Sens
         Some(node) => {
             let (points, place, conditions, room, fills) = (&points, &place, &conditions, &room, whole.is_none());
             let write = Write { store, points, place, conditions, room, fills };
-            // The guards of an update are an obligation, so that they are not facts yet.
+            // The guards of an update are an obligation, so they are not facts yet.
             Some(update::written(&case, &reader, &nodes, node, &write)?)
         }
         None => {
