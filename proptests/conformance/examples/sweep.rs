@@ -14,7 +14,7 @@ fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| {
         let text = args.get(at).context("usage: sweep PROGRAMS SEED [BACKEND]")?;
-        text.parse::<u64>().with_context(|| format!("`{text}` is no number"))
+        text.parse::<u64>().with_context(|| format!("cannot read `{text}` as a number"))
     };
     let (programs, seed) = (number(0)?, number(1)?);
     let listed = args.get(2).map_or(Ok(&BACKENDS[0]), |name| Listed::named(name))?;

@@ -79,7 +79,7 @@ fn what_cannot_be_planned_is_refused_by_name() {
 
 #[test]
 fn a_state_keeps_what_is_beyond_a_run() {
-    // In place, and copied because the new value is an output too.
+    // The state is updated in place, or copied because the new value is an output too.
     let leaves =
         "(dim S :least 2 :most 9) (state s f32[1 S 4]) (input x f32[S 4]) (input r f32[1 2 4]) (input at i64[])";
     let part = "(update s (update-slice s r at :axis -2)) (output o (reduce-sum s :axes [-2] :keep false))";

@@ -47,7 +47,8 @@ pub struct Finding {
 pub struct Summary {
     /// The number of files that were read.
     pub executions: u64,
-    /// The number of files that were accepted. If damage leaves too few of them, only the first check is tested.
+    /// The number of files that were accepted. If damage leaves too few of them, only the first check of a reader is
+    /// tested.
     pub accepted: u64,
     /// The files that a reader handled wrongly.
     pub findings: Vec<Finding>,
@@ -113,7 +114,7 @@ fn execute(reader: &Reader, place: &Place, corpus: &[Vec<u8>], seed: u64, execut
     let wrong = match &outcome {
         Err(panic) => Some(format!("a panic: {}", message(&**panic))),
         Ok(Outcome::Wrong(what)) => Some(what.clone()),
-        Ok(_) => (took > LIMIT).then(|| format!("it took {took:.1?} of processor time")),
+        Ok(_) => (took > LIMIT).then(|| format!("reading took {took:.1?} of processor time")),
     };
     Summary {
         executions: 1,

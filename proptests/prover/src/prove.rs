@@ -253,8 +253,8 @@ fn marked(case: &Case, reader: &Reader<'_>, root: &Root, at: [&[Poly]; 2]) -> Re
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sense {
     /// To the last bit, for every value.
+    Bits,
     /// As real functions: equal if rounding is ignored.
-    /// To the last bit, for every value.
     Reals,
 }
 

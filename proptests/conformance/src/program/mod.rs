@@ -92,7 +92,7 @@ impl Generator<'_> {
         self.pick(EXTENTS)
     }
 
-    /// Returns a place below `count`. Later ones are likelier, so that programs are deep as well as wide.
+    /// Returns a random number below `count`. Larger numbers are likelier, so that programs are deep as well as wide.
     fn late(&mut self, count: usize) -> usize {
         let back = self.below(count).min(self.below(count));
         count - 1 - back
@@ -103,7 +103,7 @@ impl Generator<'_> {
         self.floats[at]
     }
 
-    /// Returns a node of one of the other types.
+    /// Returns an integer or a truth value.
     fn other(&mut self) -> NodeId {
         let at = self.late(self.others.len());
         self.others[at]

@@ -21,7 +21,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 
 const ROWS: usize = 40;
 
-/// Returns rows of a table by number, times a matrix.
+/// Returns a program that multiplies gathered rows of a table by a matrix.
 fn graph() -> Graph {
     let text = "(graph \"g\" (input table f32[40 16]) (input at i64[12]) (param w f32[16 8]) \
         (output y (matmul (gather table at :axis 0) w)))";

@@ -28,8 +28,8 @@ fn group(build: &mut Build, of: &[usize]) -> Vec<usize> {
     (0..build.random.below(3)).map(|_| build.random.pick(of)).collect()
 }
 
-/// Returns an operand: dense, the same for neighbouring points of an axis as keys are for grouped heads, through any
-/// map, or computed.
+/// Returns an operand that is contiguous, shared by neighbouring points of an axis (as grouped heads share keys), read
+/// through any map, or computed.
 fn operand(build: &mut Build, domain: &[usize]) -> Body {
     let mut b = body(domain);
     let x = match build.random.below(5) {
@@ -54,7 +54,7 @@ fn operand(build: &mut Build, domain: &[usize]) -> Body {
     b
 }
 
-/// Returns a body that reads the anchor's result and stores it densely, or as a part of a slot.
+/// Returns a body that reads the anchor's result and stores it contiguously, or as a part of a slot.
 fn own(build: &mut Build, domain: &[usize]) -> Body {
     let mut b = body(domain);
     let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -172,7 +172,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// Returns the result of attention, stored where the image has its point.
+    /// Returns a body that stores the result of attention at its point of the image.
     fn cropped(&self, build: &mut Build, domain: &[usize]) -> Body {
         let mut b = body(domain);
         let value = push(&mut b, Instr::Anchor { dtype: DType::F32 });

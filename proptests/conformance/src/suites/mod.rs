@@ -69,9 +69,9 @@ pub struct Verdict {
     pub name: String,
     /// The failure, if there is one.
     pub failure: Option<String>,
-    /// How many kernels and programs were right.
+    /// The number of kernels and programs that were right.
     pub judged: usize,
-    /// How many the device refused.
+    /// The number of kernels and programs that the device refused.
     pub refused: usize,
     /// The reason for the first refusal.
     pub why: Option<String>,

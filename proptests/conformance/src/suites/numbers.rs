@@ -1,4 +1,4 @@
-//! Small ONNX models whose values rewriting could change in a way that a user sees, with the values that are right.
+//! Runs small ONNX models whose results a wrong rewrite would visibly change, and compares them with the right values.
 //!
 //! A case is a folder of `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and
 //! `case.json`. That file has the expectation (`values` or `an error`), the tolerance, the level of `--fp`, and whether

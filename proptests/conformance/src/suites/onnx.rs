@@ -76,7 +76,7 @@ pub fn run_all(compiler: &Compiler, folder: &Path) -> BTreeMap<String, Case> {
     folders.par_iter().map(case).collect()
 }
 
-/// The cases that the manifest says pass: each must, unless the device refuses it.
+/// Checks each case that passes in the manifest: it must pass here too, unless the device refuses it.
 pub fn nodes(device: &Device, folder: &Path) {
     let passes = |name: &str| MANIFEST.lines().any(|line| line.strip_prefix("pass ").map(name_of) == Some(name));
     let mut wrong = String::new();

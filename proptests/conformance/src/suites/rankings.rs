@@ -1,5 +1,5 @@
-//! Rankings alone, independently of the planner's choices: every element type, both orders, rows shorter and longer
-//! than the memory of a block, and interleaved rows. The reference is a stable sort.
+//! Tests rankings alone, independently of the planner's choices: every element type, both orders, rows shorter and
+//! longer than the memory of a block, and interleaved rows. The reference is a stable sort.
 
 use std::cmp::Ordering;
 
@@ -70,7 +70,7 @@ impl Rows {
         let (low, high) = if self.dtype.is_float() { (-9, 9) } else { self.dtype.integers() };
         let number = |random: &mut Random| match random.below(8) {
             0 if self.dtype.is_float() => special[random.below(special.len())],
-            // Ends of 64 bits are no floats of 64 bits.
+            // Floats of 64 bits do not represent the ends of 64-bit integers.
             0 => [low.max(-1 << 53), high.min(1 << 53)][random.below(2)] as f64,
             _ => (random.below(19) as f64 - 9.0).max(low as f64),
         };

@@ -1,4 +1,4 @@
-//! Scans through the whole engine: along each axis, with a prologue and an epilogue, and several in one kernel.
+//! Tests scans through the whole engine: along each axis, with a prologue and an epilogue, and several in one kernel.
 
 use eutectic_ir::{lang::sexp::Source, text::parse};
 

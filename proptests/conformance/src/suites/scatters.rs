@@ -1,5 +1,5 @@
-//! Writes by index and orders of rows, through the whole engine. Devices write and sort directly, or compare places
-//! with updates and elements with each other; the results are those of the interpreter.
+//! Tests writes by index and orders of rows through the whole engine, against the interpreter. Devices write and sort
+//! directly, or compare places with updates and elements with each other.
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
 use eutectic_ir::{
@@ -29,12 +29,12 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 
 const OPS: [&str; 5] = ["scatter", "scatter-sum", "scatter-prod", "scatter-max", "scatter-min"];
 
-/// Returns a graph with each op, in every way.
+/// Compares a graph with the interpreter, with each op and in every way.
 fn agree(device: &Device, text: &dyn Fn(&str) -> String) {
     OPS.iter().for_each(|op| agree_on(device, &text(op)));
 }
 
-/// A graph, in every way.
+/// Compares a graph with the interpreter, in every way.
 fn agree_on(device: &Device, text: &str) {
     let sweep = Sweep::new(device);
     let graph = parse(&Source::new("scatter.graph", format!("(graph \"g\" {text})")));
