@@ -229,7 +229,7 @@ mod tests {
         Kernel { anchor: AnchorKernel::map(), body, stores: vec![store], slots: vec![(DType::F32, 8); reads + 1] }
     }
 
-    /// Sorts steps, each of which reads all of its buffers except the last, and returns the sorted steps.
+    /// Sorts steps and returns them. A step reads all its buffers except the last.
     fn elided(steps: &[&[BufferId]], updates: &[CopyElision], parts: &[CopyElision]) -> Vec<(usize, Vec<BufferId>)> {
         let kernels = [kernel(0), kernel(1), kernel(2)];
         let step = |buffers: &&[BufferId]| Step::new(buffers.len() - 1, buffers.to_vec(), Origin::default());

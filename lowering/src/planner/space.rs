@@ -239,8 +239,8 @@ impl<'a> Space<'a> {
     }
 
     /// Returns the price of a kernel. If it updates a tensor in part, the price includes copying the tensor, unless
-    /// that is a state: only a state is sure to hold the old elements in place. If lengths vary, the search counts the
-    /// mean of long and short runs, because a program that reads a prompt in long runs generates text in short ones.
+    /// that is a state: only a state is sure to hold the old elements in place. A program may read a prompt in long
+    /// runs and generate text in short ones. So if lengths vary, the price is the mean of both.
     fn price_of(&self, built: &KernelOfClasses) -> KernelPrice {
         let constants = self.constants(built);
         let mut cost = self.backend.cost_among(&built.kernel, &constants);

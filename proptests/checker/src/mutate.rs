@@ -153,8 +153,8 @@ fn other_attribute(rule: &Rule, bindings: &Bindings, random: &mut fastrand::Rng)
     Some((format!("{} is {other}", rule.scope.name(slot)), changed, never))
 }
 
-/// Returns every change of one literal of the left side, made at each occurrence of the same term, with whether the
-/// rule must not match then.
+/// Returns all mutants in which one literal of the left side changes, at each occurrence of the same term. Each has a
+/// flag, which is set if the rule must not match then.
 fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
     let mut changes: Vec<(String, Term, Term, bool)> = Vec::new();
     for root in &rule.roots {
@@ -173,7 +173,7 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
             }
             Term::Number { id, expr } if expr.literal().is_some_and(f64::is_finite) => {
                 let Some(x) = expr.literal() else { return };
-                // Another number, at a distance that every element type distinguishes.
+                // The other number differs so much that every element type distinguishes them.
                 let y = if x == 1.0 {
                     0.0
                 } else if x.abs() < 16.0 {

@@ -34,7 +34,7 @@ pub enum Which {
 pub struct Palette {
     /// The extents of dims.
     pub extents: Vec<i64>,
-    /// Whether an extent is drawn twice only after all others: extents that are equal by accident would hide an error.
+    /// Whether an extent is drawn again only after all others. Extents that are equal by accident can hide an error.
     pub distinct: bool,
     /// The dim with a fixed extent. If it is a variable's, it is bound before other values are drawn.
     pub one: Option<(Which, i64)>,

@@ -151,7 +151,7 @@ pub fn rows(rule: &Rule) -> Vec<Row> {
     [space.small(), space.empty(), space.long(), space.ends(), space.sums()].concat()
 }
 
-/// The levels of which the rows of a rule are combined.
+/// The levels whose combinations are the rows of a rule.
 struct RowSpace<'a> {
     rule: &'a Rule,
     /// The variables of element types that rows fix, and the types of each.

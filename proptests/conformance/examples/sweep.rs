@@ -1,4 +1,5 @@
-//! `cargo run --release -p eutectic-conformance --example sweep -- PROGRAMS SEED [BACKEND]`: random programs in every way.
+//! Runs random programs in every way:
+//! `cargo run --release -p eutectic-conformance --example sweep -- PROGRAMS SEED [BACKEND]`.
 
 use anyhow::{Context, ensure};
 use eutectic::{BACKENDS, Listed, Setup};

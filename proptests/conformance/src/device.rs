@@ -85,7 +85,7 @@ impl Device {
 
     /// Returns a compiler for the first form.
     pub fn compiler(&self) -> Compiler {
-        self.compilers().next().expect("there is a form").with_options(Options::default())
+        self.compilers().next().expect("a device has at least one form").with_options(Options::default())
     }
 
     /// Counts a right result.
@@ -196,8 +196,8 @@ impl Device {
     }
 }
 
-/// Checks that the price of a kernel is that of its first candidate, that no other candidate is cheaper, and that there
-/// is a candidate exactly if the kernel is supported.
+/// Checks that the price of a kernel is its first candidate's, and that no other candidate is cheaper. A kernel must
+/// have candidates if it is supported, and none otherwise.
 fn priced_as_it_is_computed(backend: &dyn Backend, kernel: &Kernel) {
     let candidates = backend.candidates(kernel, &[]).unwrap_or_default();
     assert_eq!(candidates.is_empty(), backend.supports(kernel).is_err(), "{kernel:#?}");

@@ -22,7 +22,7 @@ use proptest::{
 struct Fussy {
     cpu: Cpu,
     limits: Limits,
-    /// The number of kernels that it refuses to compile, of a hundred that do more than one thing.
+    /// The percentage of kernels with more than one computing instruction that it refuses to compile.
     share: u64,
     seed: u64,
 }

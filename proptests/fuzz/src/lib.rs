@@ -1,4 +1,5 @@
-//! Damaged files for every reader: reading any file ends soon, with a value or an error, and never with a panic.
+//! Reads damaged files with every reader. Reading any file must end soon, with a value or an error, and never with a
+//! panic.
 //!
 //! Valid files ([`corpus`]) are damaged within their structure ([`damage`]): tokens and bracketed parts of texts,
 //! fields of protocol buffers, headers and archives. The structure around the damage stays well-formed. Files that a
@@ -24,8 +25,8 @@ use cpu_time::ThreadTime;
 use damage::damaged;
 use readers::{Outcome, Place, Reader};
 
-/// The time after which an execution counts as hanging; most take less than a millisecond. It is the time of the
-/// processor, so that a busy machine causes no findings.
+/// The time after which an execution counts as hanging. Most take less than a millisecond. It is processor time, so a
+/// busy machine causes no findings.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// The number of executions that a thread takes at once.

@@ -130,7 +130,7 @@ fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the class because of which `class` cannot be computed: the class has no e-node with a kernel, although all
+/// Returns the class that prevents `class` from being computed: it has no e-node with a kernel, although all its
 /// operands can be computed.
 fn culprit(space: &Space<'_>, class: ClassId, best: &[(f64, usize)]) -> ClassId {
     let (mut at, mut seen) = (class, vec![false; best.len()]);

@@ -22,7 +22,7 @@ pub fn kernel(kernel: &Kernel, inputs: &[Tensor]) -> Vec<Vec<Option<f64>>> {
     let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
     let mut given = inputs.iter();
     let buffers: Vec<Vec<Val>> = (0..kernel.slots.len())
-        .map(|slot| if stored(slot) { Vec::new() } else { values(given.next().expect("an input for each load")) })
+        .map(|slot| if stored(slot) { Vec::new() } else { values(given.next().expect("each load has an input")) })
         .collect();
     let operand = |body: &Body| {
         let all = evaluate(body, &buffers, &[], 0);

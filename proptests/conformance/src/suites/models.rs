@@ -99,7 +99,7 @@ pub fn sam(device: &Device, folder: &Path) {
 
 /// Runs the sentences of `models/golden/minilm.json`. `folder` is that of all-MiniLM-L6-v2.
 pub fn sentences(device: &Device, folder: &Path) {
-    let golden: Value = serde_json::from_str(SENTENCES).expect("it is JSON");
+    let golden: Value = serde_json::from_str(SENTENCES).expect("the golden file is JSON");
     let cases = golden["cases"].as_array().expect("cases");
     let texts: Vec<&str> = cases.iter().map(|c| c["text"].as_str().expect("a text")).collect();
     let model = minilm::open(folder).unwrap_or_else(|e| panic!("{e}"));

@@ -87,7 +87,7 @@ fn judged(device: &Device, folder: &Path) -> Result<(), String> {
     let about = fs::read(folder.join("case.json")).map_err(|e| format!("{name}: {e}"))?;
     let case = Case::of(&serde_json::from_slice(&about).map_err(|e| format!("{name}: {e}"))?);
     if case.subnormals && !device.backend().limits().subnormals {
-        device.refuse(|| format!("{name}: it has subnormal numbers"));
+        device.refuse(|| format!("{name}: the case has subnormal numbers"));
         return Ok(());
     }
     match (run(device, folder, &case), case.expect == "values") {

@@ -107,7 +107,7 @@ fn reason(error: &dyn std::fmt::Display) -> String {
 }
 
 /// Tries to import the case with no input known, then with all inputs known that are not floats, then with all inputs
-/// known, because shapes must be known when a program is compiled.
+/// known. Shapes must be known when a program is compiled.
 fn attempts(compiler: &Compiler, model: &Model, data: &Path) -> Result<Outcome, Outcome> {
     let mut inputs = BTreeMap::new();
     let mut shapes = BTreeMap::new();

@@ -333,7 +333,7 @@ fn constants_are_packed_anew_with_new_parameters(device: &Device) {
     build.store(&domain, DType::F32, y);
     let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
     let mut program = program(&kernel);
-    let weight = program.inputs.pop().expect("the right operand");
+    let weight = program.inputs.pop().expect("the right operand is an input");
     program.params.push(weight);
     program.buffers[1].place = Place::Param(0);
     let middle = program.buffers.len();

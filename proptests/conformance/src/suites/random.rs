@@ -118,7 +118,7 @@ fn normal_numbers_are_near(device: &Device) {
             (mean(|x| x * x * x), 0.0, 15.0),
             (mean(|x| x.powi(4)), 3.0, 96.0),
         ] {
-            assert!((found - want).abs() < 5.0 * f64::sqrt(error / x.len() as f64), "{found} in place of {want}");
+            assert!((found - want).abs() < 5.0 * f64::sqrt(error / x.len() as f64), "{found} instead of {want}");
         }
     }
 }

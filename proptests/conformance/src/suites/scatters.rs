@@ -153,7 +153,7 @@ fn rows_are_ordered(device: &Device) {
     );
 }
 
-/// Independently of the planner's choices: ordered stores of every element type, by ids of elements and of rows, ids
+/// Tests ordered stores independently of the planner's choices: every element type, ids of elements and of rows, ids
 /// out of range, many updates of few elements, and two stores of one kernel.
 fn kernels_write_in_order(device: &Device) {
     const TYPES: [DType; 8] =

@@ -36,7 +36,7 @@ pub struct Node {
 struct Place {
     /// Polynomials that are all at least 0.
     conditions: Vec<Poly>,
-    /// Lists of polynomials, each of which contains a negative one.
+    /// Lists of polynomials. Each list contains a negative one.
     outside: Vec<Vec<Poly>>,
 }
 

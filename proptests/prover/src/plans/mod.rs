@@ -2,8 +2,8 @@
 //!
 //! For each kernel and each tensor that it stores, both become functions from an index to a value, over the tensors in
 //! memory. The e-nodes are evaluated by the semantics of their ops. The kernel is evaluated by its body, its index maps
-//! and the definition of its anchor. The comparison is at a symbolic point, of which only the ranges of the coordinates
-//! are known. So it holds for every element. Extents that differ from run to run are symbols, so that it also holds for
+//! and the definition of its anchor. The comparison is at a symbolic point. Only the ranges of its coordinates are
+//! known, so it holds for every element. Extents that differ from run to run are symbols, so that it also holds for
 //! every length within their bounds.
 //!
 //! The validator also proves that each element is written once: the map of a store numbers its points in a mixed radix.

@@ -244,7 +244,7 @@ impl State<'_, '_> {
             let key = space.key(&self.plan, &kernel);
             match space.known(key) {
                 Some(price) => self.put(id, space.hinted(price, &self.plan, &kernel)),
-                // Load kernels count little, and so hardly ever decide; price them last.
+                // Load kernels cost little and rarely decide, so they are priced last.
                 None => unknown.push((kernel.load, kernel.interior.len(), id, key)),
             }
         }
