@@ -147,9 +147,9 @@ impl<'a> Steps<'a> {
         Steps { kernels, steps, parts, writer, readers, after: followers(kernels, steps) }
     }
 
-    /// Returns the copies to elide so that the new value of a state is stored in the state's buffer: the chain of partial
-    /// updates, if it starts at the state, or the update alone if there is no chain. Returns `None` if the chain starts at
-    /// another tensor.
+    /// Returns the copies to elide so that the new value of a state is stored in the state's buffer: the chain of
+    /// partial updates, if it starts at the state, or the update alone if there is no chain. Returns `None` if the
+    /// chain starts at another tensor.
     fn chain(&self, update: &CopyElision) -> Option<Vec<CopyElision>> {
         let mut chain = Vec::new();
         let mut at = update.new;

@@ -246,7 +246,8 @@ pub unsafe extern "C" fn eutectic_options_set_dim(options: *mut COptions, name: 
 /// Opens a model.
 ///
 /// # Safety
-/// `path` is a string that ends with a zero byte; `options` is null or a handle; `error` is null or a place for a pointer.
+/// `path` is a string that ends with a zero byte; `options` is null or a handle; `error` is null or a place for a
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_open(
     path: *const c_char,

@@ -28,8 +28,8 @@ pub(super) struct Placed {
 }
 
 impl KernelBuilder<'_> {
-    /// Returns the class of the stored value: for an update op (`scatter`, `update-slice`) the class of the written slice,
-    /// otherwise the class itself.
+    /// Returns the class of the stored value: for an update op (`scatter`, `update-slice`) the class of the written
+    /// slice, otherwise the class itself.
     pub(super) fn written(&self, class: ClassId) -> ClassId {
         if self.part_of(class).is_some() { self.node(class).operands[1] } else { class }
     }

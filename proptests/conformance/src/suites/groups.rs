@@ -36,7 +36,8 @@ fn operand(build: &mut Build, domain: &[usize]) -> Body {
         0 => build.dense(&mut b, DType::F32),
         1 | 2 if domain.iter().any(|&n| n > 1) => {
             let axis = (0..domain.len()).find(|&d| domain[d] > 1).expect("some extent exceeds 1");
-            let share = (2..=domain[axis]).find(|by| domain[axis].is_multiple_of(*by)).expect("the extent divides itself");
+            let share =
+                (2..=domain[axis]).find(|by| domain[axis].is_multiple_of(*by)).expect("the extent divides itself");
             let mut dims = domain.to_vec();
             dims[axis] /= share;
             let mut at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
