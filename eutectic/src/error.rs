@@ -54,9 +54,9 @@ pub enum Error {
     /// There is not enough free memory for a result.
     #[error("cannot allocate {bytes} bytes of memory for a result of type {ty}")]
     NoRoom {
-        /// Its type.
+        /// The type of the result.
         ty: Type,
-        /// Its size in bytes.
+        /// The size of the result in bytes.
         bytes: usize,
     },
     /// A given plan that belongs to another program.

@@ -164,7 +164,7 @@ impl Generator {
         let rest = stream.finish();
         if !rest.is_empty() {
             text += &rest;
-            // This is the last piece, so its answer does not matter.
+            // This is the last piece, so the return value does not matter.
             let _ = each(&rest);
         }
         let tokens = ids.split_off(prompt.len());

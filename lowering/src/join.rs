@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 /// A kernel that computes each element of a buffer from the element at the same index of another buffer.
 struct ElementWise<'a> {
     kernel: &'a Kernel,
-    /// Its only load.
+    /// The only load of the kernel.
     load: ValueId,
 }
 

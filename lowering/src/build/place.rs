@@ -34,7 +34,7 @@ impl KernelBuilder<'_> {
         if self.part_of(class).is_some() { self.node(class).operands[1] } else { class }
     }
 
-    /// Returns the class that an update op writes a slice of; `None` for other classes.
+    /// Returns the class of the tensor that an update op updates in part; `None` for other classes.
     pub(super) fn part_of(&self, class: ClassId) -> Option<ClassId> {
         if self.classes.classes[class].scalar.is_some() || !self.is_interior(class) {
             return None;

@@ -1,4 +1,4 @@
-//! The prover together with z3, which must be in PATH.
+//! Tests the prover with z3, which must be in PATH.
 
 use std::path::Path;
 

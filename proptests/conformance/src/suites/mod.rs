@@ -65,7 +65,7 @@ pub const SUITES: &[Suite] = &[
 
 /// The result of a check.
 pub struct Verdict {
-    /// Suite and check.
+    /// The names of the suite and the check.
     pub name: String,
     /// The failure, if there is one.
     pub failure: Option<String>,

@@ -30,7 +30,7 @@ fn agree(device: &Device, text: &str) {
     }
 }
 
-/// Returns a scan of `x`, with factors near one where it is a recurrence.
+/// Returns a scan of `x`, with factors near one if it is a recurrence.
 fn scan(op: &str, x: &str, attrs: &str) -> String {
     match op {
         "scan-linear" => format!("({op} (tanh {x}) {x} {attrs})"),

@@ -201,7 +201,7 @@ fn buffers_are_bound_and_runs_waited_for_later(device: &Device) {
     let small = session.buffer(N, Memory::Device).unwrap();
     let error = session.bind(Y, Some(small)).unwrap_err().to_string();
     assert!(error.contains("output `y`"), "{error}");
-    // A session that is dropped while a run is under way waits for it.
+    // A session that is dropped during a run waits for the end of the run.
     session.submit(&[true, true]).unwrap();
 }
 
@@ -244,7 +244,7 @@ fn a_parameter_is_replaced_for_those_who_take_it(device: &Device) {
     let (x, before) = (tensor(N, 5), loaded(&**device.backend()));
     let mut session = before.clone().session().unwrap();
     run(&mut *session, &x);
-    // The results of loading that runs read are not freed; u stands alone.
+    // Results of the load program that runs read are not freed. The load program does not read u.
     let mut changed = params();
     changed[2] = tensor(N, 9);
     let after = before.clone().replace(&[(2, changed[2].clone())]).unwrap();

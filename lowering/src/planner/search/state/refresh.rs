@@ -219,7 +219,7 @@ impl State<'_, '_> {
         }
         let labels = self.undo.len();
         if let Err(circle) = order::insert(self, &mut fresh) {
-            // A partial relabelling is no topological order.
+            // A partial relabelling is not a topological order.
             self.take_back(labels);
             let of: Vec<ClassId> = circle.into_iter().flat_map(|id| self.kernel(id).kernel.stores.clone()).collect();
             return Err(Refused { error: PlanError::CyclicKernels(of[0]), of });
