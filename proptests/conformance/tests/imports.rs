@@ -1,4 +1,4 @@
-//! No file of a crate imports, directly or through others, a file that imports it. Each file can be read and changed
+//! Tests that no files of a crate import each other, directly or through other files. Each file can be read and changed
 //! with only the files below it. Crates in [`OPEN`] do not satisfy this yet.
 //!
 //! Files are read as tokens. A path leads to the file that declares its name. Re-exports are followed there. They do

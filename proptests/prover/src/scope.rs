@@ -250,7 +250,8 @@ impl<'r> Scope<'r> {
         Ok(())
     }
 
-    /// Aligns the operands of `concat`, which differ in one axis only: the second operand gets the first one's sequence, with its own extent of that axis.
+    /// Aligns the operands of `concat`, which differ in one axis only. The second operand gets the sequence of the first
+    /// one, with its own extent of that axis.
     fn alike(&mut self, choices: &mut Choices) {
         for call in self.calls() {
             let [RuleTerm::Tensor(a), RuleTerm::Tensor(b)] = call.args.as_slice() else { continue };

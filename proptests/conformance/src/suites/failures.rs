@@ -1,4 +1,4 @@
-//! Failures are errors that name their cause, and all other work continues.
+//! Tests that failures are errors that name their cause, and that all other work continues.
 
 use std::fmt::Write as _;
 

@@ -180,7 +180,7 @@ fn every_number_of_rows_and_columns_up_to_two_blocks(device: &Device) {
     for n in 1..=67 {
         case(device, &[], (5, n, 9), [Dense, Dense], Epilogue::None, DType::F32);
     }
-    // More terms than those up to which sums are unrolled.
+    // The sums have more terms than the maximum for unrolling.
     for n in 1..=131 {
         case(device, &[], (7 + n % 13, n, 49 + n % 3), [Dense, Dense], EPILOGUES[n % 4], DType::F32);
         case(device, &[], (7 + n % 17, n.div_ceil(2), 50), [Slice, Slice], Epilogue::None, DType::F64);

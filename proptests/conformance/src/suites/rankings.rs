@@ -70,7 +70,7 @@ impl Rows {
         let (low, high) = if self.dtype.is_float() { (-9, 9) } else { self.dtype.integers() };
         let number = |random: &mut Random| match random.below(8) {
             0 if self.dtype.is_float() => special[random.below(special.len())],
-            // Floats of 64 bits do not represent the ends of 64-bit integers.
+            // `f64` cannot represent all integers near the ends of the range of 64-bit integers.
             0 => [low.max(-1 << 53), high.min(1 << 53)][random.below(2)] as f64,
             _ => (random.below(19) as f64 - 9.0).max(low as f64),
         };
