@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     thread::scope(|scope| {
         let threads = [[-3.0, 2.0, -1.0], [4.0, 1.0, -2.0]].map(|row| scope.spawn(move || run(row)));
         for thread in threads {
-            println!("y = {:?}", thread.join().expect("it does not panic")?);
+            println!("y = {:?}", thread.join().expect("a run does not panic")?);
         }
         Ok(())
     })

@@ -14,7 +14,7 @@ pub struct Listed {
     pub name: &'static str,
     /// The devices on which it runs programs.
     pub about: &'static str,
-    /// `None` if the feature of its name is off.
+    /// The function that opens it; `None` if this build lacks the feature with its name.
     pub(crate) open: Option<Open>,
 }
 

@@ -1,4 +1,4 @@
-//! Calibration: the rates of a device, measured in at most a second.
+//! Calibrates a backend: measures kernels on the device for a limited time, and fits the rates of the costs to them.
 
 use std::{
     fmt::Write as _,
@@ -18,28 +18,29 @@ use crate::{
     noise::{BUSY, ThreadTimes},
 };
 
-/// The runs of each program. The first one meets cold caches and new pages.
+/// The number of runs of each program. The first run is not counted, because its caches are cold and its pages are new.
 const RUNS: usize = 5;
 /// The share of the time that the fit may take.
 const FIT: f64 = 0.3;
-/// The time after which waiting threads tell of other processes, not of threads that have just started.
+/// The time from which on waiting threads indicate other processes. Before, threads wait because they have just
+/// started.
 const STARTED: Duration = Duration::from_millis(150);
-/// The fewest kernels that rates are fitted to.
+/// The minimal number of measured kernels for a fit.
 const LEAST: usize = 10;
 
 /// Costs that a calibration has fitted.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    /// The costs, and predictions of the kernels by the old and by the new ones.
+    /// The costs, and the predictions for the kernels before and after the fit.
     pub fitted: Fitted,
     /// The kernels that were measured.
     pub measured: Vec<Measured>,
 }
 
-/// Measures a dozen programs on one thread and on all, and fits the rates of the backend's costs to their kernels
-/// ([`Freedom::Rates`]). Starts no measurement after 0.7 of `limit`. Returns `None` for a backend that is not calibrated
-/// ([`Backend::calibrates`](crate::Backend::calibrates)), where the time was too short, and where threads waited for a processor
-/// more than [`BUSY`] of the time.
+/// Measures a dozen programs on one thread and on all threads, and fits the rates of the backend's costs to their
+/// kernels ([`Freedom::Rates`]). Starts no measurement after 0.7 of `limit`. Returns `None` if the backend is not
+/// calibrated ([`Backend::calibrates`](crate::Backend::calibrates)), or if the time was too short. Also returns `None`
+/// if threads waited for a processor more than [`BUSY`] of the time.
 ///
 /// # Errors
 /// When the backend cannot be opened, or a kernel cannot be built or run.
@@ -61,7 +62,7 @@ pub fn calibrate(listed: &Listed, limit: Duration) -> Result<Option<Calibration>
     calibrate_unless(listed, limit, BUSY)
 }
 
-/// As [`calibrate`], with the share of waiting beyond which the result is `None`.
+/// Calibrates like [`calibrate`]. Returns `None` if threads waited more than the share `busy` of the time.
 fn calibrate_unless(listed: &Listed, limit: Duration, busy: f64) -> Result<Option<Calibration>, Error> {
     let start = Instant::now();
     let own = listed.open(&Setup::default())?;
@@ -83,7 +84,7 @@ fn calibrate_unless(listed: &Listed, limit: Duration, busy: f64) -> Result<Optio
                 measured.extend(measure(compiler, &graph, *threads)?);
             }
         }
-        // On a busy machine, a process loses no more than this time.
+        // A busy machine is detected as soon as possible, so that calibration costs little time there.
         if start.elapsed() > STARTED && ThreadTimes::waiting(before).is_some_and(|share| share > busy) {
             return Ok(None);
         }
@@ -111,7 +112,8 @@ fn measure(compiler: &Compiler, graph: &Graph, threads: usize) -> Result<Vec<Mea
     Ok(kernels.filter(|kernel| kernel.seconds > 0.0).collect())
 }
 
-/// Returns a tensor of small numbers that differ: no kernel meets subnormal numbers or ids out of range.
+/// Returns a tensor of varied numbers. Floats are 0 or normal, and integers are valid ids for the tables of
+/// [`programs`].
 fn filled(ty: &Type) -> Tensor {
     let (dtype, dims) = (ty.dtype().expect("ports are tensors"), ty.dims().expect("dims are bound"));
     let values = (0..dims.iter().product::<usize>()).map(|n| (n % 61) as f64 / 64.0);
@@ -122,7 +124,8 @@ fn filled(ty: &Type) -> Tensor {
     }
 }
 
-/// Returns programs whose kernels reach each rate, the most telling ones first.
+/// Returns programs whose kernels depend on all rates. The programs that determine the most rates come first, because
+/// the time may run out.
 fn programs() -> Vec<String> {
     let (mut programs, f32s) = (Vec::new(), |dims: &str| format!("f32[{dims}]"));
     let mut add = |inputs: &[(&str, String)], result: &str| {
@@ -134,9 +137,9 @@ fn programs() -> Vec<String> {
         let _ = writeln!(program, "  (output y {result}))");
         programs.push(program);
     };
-    // Products that registers, the caches and memory bound.
+    // A product, whose time is mostly arithmetic.
     add(&[("x", f32s("256 384")), ("%w", f32s("384 384"))], "(matmul x w)");
-    // Passes over working sets of each level of the caches.
+    // Passes over working sets of different sizes, for memory and for each level of the caches, and then other ops.
     add(&[("x", f32s("1048576 3")), ("z", f32s("1048576 3"))], "(add x z)");
     add(&[("x", f32s("4096"))], "(exp x)");
     add(&[("x", f32s("65536"))], "(add (mul x x) (abs x))");
@@ -163,7 +166,7 @@ mod tests {
             text::parse(&Source::new("calibration", program.clone())).unwrap_or_else(|e| panic!("{program}: {e}"));
         }
         let cpu = Listed::named("cpu").unwrap();
-        // Tests run on busy machines.
+        // Tests may run on a busy machine, so any share of waiting is accepted.
         let Calibration { fitted, measured } = calibrate_unless(cpu, Duration::from_secs(300), 1.0).unwrap().unwrap();
         assert!(measured.len() >= LEAST && measured.iter().all(|m| m.seconds.is_finite()));
         cpu.open(&Setup { costs: Some(fitted.file), ..Setup::default() }).unwrap();

@@ -60,7 +60,7 @@ pub struct Compiler {
     options: Options,
 }
 
-/// Returns the rules that programs for a backend are rewritten by: the embedded packs, and the backend's own rules.
+/// Returns the rules with which programs for a backend are rewritten: the embedded packs, and the backend's own rules.
 ///
 /// # Errors
 /// If the backend's rules are wrong, or have the name of a rule in a pack. The error lists all problems.
@@ -68,7 +68,7 @@ pub fn packs(backend: &dyn Backend) -> Result<RuleSet, Error> {
     Ok(RuleSet::embedded()?.and(rules_of(backend)?)?)
 }
 
-/// Returns the limits of a backend by the names that rules have for them.
+/// Returns the limits of a backend under the names that rules use.
 fn limits(backend: &dyn Backend) -> Vec<(&'static str, u64)> {
     let limits = backend.limits();
     let of = |name: &str| match name {
@@ -86,7 +86,7 @@ fn limits(backend: &dyn Backend) -> Vec<(&'static str, u64)> {
     LIMITS.iter().map(|(name, _)| (*name, of(name) as u64)).collect()
 }
 
-/// Returns the rules that a backend brings.
+/// Returns a backend's own rules.
 ///
 /// # Errors
 /// If they are wrong. The error lists all problems.
@@ -160,7 +160,7 @@ impl Compiler {
     /// visible in the compiler's rules.
     ///
     /// # Errors
-    /// If the rules declare another op under the name of one of these.
+    /// If the rules declare another op with the name of one of the graph's ops.
     pub fn with_ops_of(mut self, graph: &Graph) -> Result<Compiler, Error> {
         let rules = self.rules.with_ops_of(graph).map_err(RewriteError::from)?;
         if let Cow::Owned(rules) = rules {
@@ -215,8 +215,8 @@ impl Compiler {
     /// rules and backend. The graph is rewritten again.
     ///
     /// # Errors
-    /// See [`Compiler::compile`]. In addition, if the plans belong to another e-graph, which `fingerprints`
-    /// ([`Planned::fingerprints`]) show.
+    /// See [`Compiler::compile`]. In addition, if the plans belong to another e-graph: then `fingerprints`
+    /// ([`Planned::fingerprints`]) differ.
     pub fn compile_by(&self, graph: &Graph, plans: &[Plan], fingerprints: &[u64]) -> Result<(Planned, Session), Error> {
         let given = GivenPlans { plans, fingerprints };
         let (planned, executable) =
@@ -228,7 +228,7 @@ impl Compiler {
     /// Plans a graph by plans that were found before, like [`Compiler::compile_by`], and compiles nothing.
     ///
     /// # Errors
-    /// As [`Compiler::compile_by`].
+    /// See [`Compiler::compile_by`].
     pub fn plan_by(&self, graph: &Graph, plans: &[Plan], fingerprints: &[u64]) -> Result<Planned, Error> {
         let given = GivenPlans { plans, fingerprints };
         self.replan_until_accepted(graph, Some(given), |_| Ok(())).map(|(planned, ())| planned)
@@ -265,7 +265,7 @@ impl Compiler {
             } else {
                 // A new search may find a plan that needs less. A given plan cannot change.
                 if given.is_some() {
-                    return Err(Error::Plan("it takes more memory than the device has".into()));
+                    return Err(Error::Plan("the plan needs more memory than the device has".into()));
                 }
                 continue;
             };
@@ -283,7 +283,7 @@ impl Compiler {
     fn by(&self, given: GivenPlans<'_>, rewritten: &[Rewritten]) -> Result<Vec<PlannedBlock>, Error> {
         let found: Vec<u64> = rewritten.iter().map(|rewritten| fingerprint(&rewritten.classes)).collect();
         if found != given.fingerprints || found.len() != given.plans.len() {
-            let why = "it was made for another graph, with other rules, or by another version; make it anew";
+            let why = "the plan belongs to another graph, other rules or another version; plan the graph again";
             return Err(Error::Plan(why.into()));
         }
         let block = |(rewritten, plan): (&Rewritten, &Plan)| {
@@ -296,12 +296,15 @@ impl Compiler {
                 && plan.choice.iter().enumerate().all(known)
                 && plan.host.iter().all(|&host| host < count);
             if !fits {
-                return Err(Error::Plan("it names classes or e-nodes that do not exist".into()));
+                return Err(Error::Plan("the plan names classes or e-nodes that do not exist".into()));
             }
             let space = Space::new(&classes, &*self.backend);
             let priced = space.price(plan).map_err(|e| Error::Plan(e.to_string()))?;
             if !priced.seconds.is_finite() {
-                return Err(Error::Plan(format!("the backend `{}` cannot build a kernel of it", self.backend.name())));
+                return Err(Error::Plan(format!(
+                    "the backend `{}` cannot build a kernel of the plan",
+                    self.backend.name()
+                )));
             }
             let greedy_seconds = priced.seconds;
             let plan = plan.clone();
@@ -334,15 +337,15 @@ impl Compiler {
             defines
         };
         let all = packs(&*self.backend).unwrap_or_default();
-        // Includes the rules that define declared ops.
+        // Add the rules that define declared ops.
         let own: Vec<Op> = classes.classes.iter().flat_map(|class| &class.nodes).map(|node| node.op).collect();
         let own = RuleSet::default().defining(own);
         let left_out = all.iter().chain(own.iter()).filter(defines).filter(|rule| self.rules.get(&rule.name).is_none());
         left_out.map(|rule| rule.name.to_string()).collect()
     }
 
-    /// Returns the program of each block after a phase of rewriting. Of all equal programs found so far, it is the one
-    /// that greedy planning selects. While a part has no kernel yet, it is the one with the fewest ops.
+    /// Returns the program of each block after a phase of rewriting. Greedy planning selects it among all equal
+    /// programs in the e-graph. If an op has no kernel yet, the program with the fewest ops is selected instead.
     ///
     /// # Errors
     /// See [`Compiler::plan`]. The backend need not support the program.
@@ -491,15 +494,15 @@ impl Planned {
                 operands: String::new(),
                 origin: Origin::default(),
                 problem: "cannot extract one graph because the program has loops".into(),
-                help: "use its blocks".into(),
+                help: "extract the program of each block".into(),
             }
             .into());
         }
         Ok(extract::whole(&*bound(graph)?, &self.outlined, &self.blocks)?)
     }
 
-    /// Returns the predicted cost of each step of the run program; `None` for copies between outputs. Stores that a
-    /// kernel does for the block after it are not counted.
+    /// Returns the predicted cost of each step of the run program; `None` for copies. Stores that were merged into a
+    /// kernel from another block are not counted.
     pub fn step_costs(&self) -> Vec<Option<Cost>> {
         let cost = |(call, kernel): (usize, usize)| {
             self.blocks[self.outlined.calls[call].block].searched.priced.kernels[kernel].1
@@ -513,14 +516,14 @@ impl Planned {
     }
 }
 
-/// Returns a graph without symbols unchanged, because binding would infer every type again. For other graphs, the error
-/// names the unbound symbols.
+/// Checks that a graph can be computed, and marks observed values. A graph with symbols is bound first, and the error
+/// names the symbols without a number. Other graphs are not bound, because binding infers every type again.
 pub(crate) fn bound(graph: &Graph) -> Result<Cow<'_, Graph>, GraphError> {
     let fixed = graph.symbols().is_empty() && graph.extents().is_empty();
     let graph = if fixed { Cow::Borrowed(graph) } else { Cow::Owned(graph.bind(&Default::default())?) };
     graph.fits()?;
     graph.computes()?;
-    // Observed values are found before the graph is cut, because a part does not know the readers of its results.
+    // Observed values are found before the graph is split, because a part does not know the readers of its results.
     match graph.observed() {
         Cow::Owned(observed) => Ok(Cow::Owned(observed)),
         Cow::Borrowed(_) => Ok(graph),

@@ -1,4 +1,4 @@
-//! Errors between a graph and its results.
+//! Defines the errors of compiling and running a graph.
 
 use eutectic_backend::BackendError;
 use eutectic_ir::{
@@ -54,9 +54,9 @@ pub enum Error {
     /// There is not enough free memory for a result.
     #[error("cannot allocate {bytes} bytes of memory for a result of type {ty}")]
     NoRoom {
-        /// Its type.
+        /// The type of the result.
         ty: Type,
-        /// Its size in bytes.
+        /// The size of the result in bytes.
         bytes: usize,
     },
     /// A given plan that belongs to another program.
@@ -65,7 +65,7 @@ pub enum Error {
     /// A plan that could not be lowered.
     #[error(transparent)]
     Lower(#[from] LowerError),
-    /// The backend.
+    /// An error of the backend.
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// A directory that does not contain a usable model.
@@ -113,8 +113,8 @@ pub enum Error {
 fn named(left_out: &[String]) -> String {
     match left_out {
         [] => String::new(),
-        [rule] => format!("\n{rule} was left out, which says what an op of it is made of"),
-        rules => format!("\nrules were left out that say what ops of it are made of: {}", rules.join(", ")),
+        [rule] => format!("\nthe rule {rule} defines an op of the program, but is not among the chosen rules"),
+        rules => format!("\nrules that define ops of the program are not among the chosen rules: {}", rules.join(", ")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The lengths of a session's runs. They are taken from the inputs, or set by name.
+//! Sets the lengths of a session's runs, from the inputs or by name.
 
 use eutectic_backend::Program;
 use eutectic_ir::{Dim, Symbol, Tensor, Type};
@@ -89,7 +89,7 @@ fn lengths(program: &Program, inputs: &[Tensor], current: &[usize]) -> Result<Ve
             match (length.filter(|n| (least..=most).contains(n)).and_then(|n| usize::try_from(n).ok()), &told[at]) {
                 (None, _) => problems.push(format!("{given}; {symbol} must be from {least} to {most}")),
                 (Some(n), Some(by)) if lengths[at] != n => {
-                    problems.push(format!("{given}; {symbol} is {} by input `{by}`", lengths[at]));
+                    problems.push(format!("{given}; input `{by}` sets {symbol} to {}", lengths[at]));
                 }
                 (Some(n), _) => (lengths[at], told[at]) = (n, Some(name)),
             }
@@ -98,8 +98,8 @@ fn lengths(program: &Program, inputs: &[Tensor], current: &[usize]) -> Result<Ve
     if problems.is_empty() { Ok(lengths) } else { Err(problems) }
 }
 
-/// Returns the only symbol of a dim that is linear in it, with the value for which the dim is `extent`. The value is
-/// `None` if there is none.
+/// Returns the symbol of a dim that is linear in exactly one symbol, and the value for which the dim is `extent`. The
+/// value is `None` if no integer fits.
 fn solve(dim: &Dim, extent: usize) -> Option<(Symbol, Option<i64>)> {
     let [symbol] = <[Symbol; 1]>::try_from(dim.symbols()).ok()?;
     let at = |n: i64| dim.bind(&|_| Some(Dim::Known(n))).known();

@@ -129,8 +129,8 @@ impl Extraction<'_> {
 
     fn node(&mut self, class: ClassId) -> Result<NodeId, GraphError> {
         let c = &self.classes.classes[class];
-        // A class with a leaf uses that leaf, as in plans. It may also contain ops on itself: `x` may equal `cast(cast
-        // x)`.
+        // A class with a leaf uses that leaf, like the plan does. The class may also contain ops on itself: `x` may
+        // equal `cast(cast x)`.
         let given = c.nodes.iter().find(|node| matches!(node.op.def().class, Class::Leaf(_)));
         let node = given.unwrap_or(&c.nodes[self.choice[class]]);
         if let (Class::Leaf(Leaf::Input | Leaf::Param | Leaf::State), Some(Attr::Word(name))) =

@@ -1,7 +1,8 @@
-//! Plans in which a rule takes part: the cheapest one whose kernels come of the rule, or the reason why there is none.
+//! Finds the cheapest plan that computes a result of a given rule, or the reason why there is none.
 //!
-//! A class keeps only the e-nodes to which the rule led, and the search plans the rest. Where the search then computes the
-//! outputs without that class, each class on a way from an output to it keeps only the e-nodes that read the next one.
+//! To force the rule, one class keeps only the e-nodes that follow from applications of the rule, and the search plans
+//! the rest. If the found plan does not compute that class, each class on a path from an output to it keeps only the
+//! e-nodes that read the next class of the path.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,13 +15,13 @@ use eutectic_rewrites::Rewritten;
 
 use crate::{Compiler, Error, Planned};
 
-/// The most classes of a block in which a rule is tried.
+/// The maximal number of classes of a block in which a rule is tried.
 const MOST_SITES: usize = 24;
 
-/// The cheapest plan in which kernels come of a rule.
+/// The cheapest plan with a kernel that computes a result of a rule.
 #[derive(Debug)]
 pub struct ForcedPlan {
-    /// The block in which the rule takes part, as an index of [`Planned::blocks`].
+    /// The block with this kernel, as an index into [`Planned::blocks`].
     pub block: usize,
     /// The plan of the block.
     pub plan: Plan,
@@ -30,26 +31,28 @@ pub struct ForcedPlan {
     pub seconds: f64,
     /// Whether it is the plan that the search chose.
     pub chosen: bool,
-    /// The classes in which the rule was not tried, because there are too many.
+    /// The number of classes in which the rule was not tried, because there are too many.
     pub untried: usize,
 }
 
-/// Why no plan has kernels that come of a rule.
+/// The reason why no plan computes a result of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotForced {
     /// The rule does not change the program.
     Idle,
-    /// No e-node that can be chosen comes of it: its results were there already, or are in no form that kernels take.
+    /// The rule added no e-node that a plan can choose: its results existed before, or no kernel can compute their
+    /// form.
     NoResult,
-    /// The backend can compute no plan with it, for these reasons.
+    /// The backend can compute no plan with the rule, for these reasons.
     Impossible(Vec<String>),
-    /// No plan has it: a value on the way to it has no kernel, or the plan would be cyclic.
+    /// No plan computes the rule's result: a value on the path to it has no kernel, or the plan would be cyclic.
     Unreachable,
 }
 
 impl Compiler {
-    /// Returns the cheapest plan in which a kernel comes of a rule, among those that the search finds with the rule's
-    /// results as the only way to compute one class. `is` tells the names of the rule's forms.
+    /// Returns the cheapest plan with a kernel that computes a result of a rule. For each class that the rule changed,
+    /// the search finds a plan with the rule's results as the only way to compute the class. `is` selects the rule by
+    /// the names of its forms.
     ///
     /// # Errors
     /// The reason why there is no such plan.
@@ -94,10 +97,10 @@ impl Compiler {
         }
     }
 
-    /// Plans a graph by its plan with one block planned another way.
+    /// Plans a graph by the plans in `planned`, with the plan of one block replaced by `forced`.
     ///
     /// # Errors
-    /// As [`Compiler::compile_by`], without compiling.
+    /// See [`Compiler::plan_by`].
     pub fn plan_forced(&self, graph: &Graph, planned: &Planned, forced: &ForcedPlan) -> Result<Planned, Error> {
         let mut plans: Vec<Plan> = planned.blocks.iter().map(|block| block.searched.plan.clone()).collect();
         plans[forced.block] = forced.plan.clone();
@@ -110,13 +113,13 @@ fn run_seconds(searched: &Searched) -> f64 {
     searched.priced.kernels.iter().filter(|(kernel, _)| !kernel.load).map(|(_, cost)| cost.seconds).sum()
 }
 
-/// A class with e-nodes to which the rule led.
+/// A class, and its e-nodes that follow from applications of the rule.
 struct Site {
     class: ClassId,
     nodes: Vec<usize>,
 }
 
-/// A block whose plan is to have a kernel of a rule.
+/// A block to plan with a kernel that computes a result of a rule.
 struct ForcedBlock<'p> {
     compiler: &'p Compiler,
     rewritten: &'p Rewritten,
@@ -124,7 +127,8 @@ struct ForcedBlock<'p> {
 }
 
 impl ForcedBlock<'_> {
-    /// Returns the classes in which the rule can be tried: first those whose values it replaces.
+    /// Returns the classes in which the rule can be tried: first those that the chosen plan computes by the rule's
+    /// results, and then those whose values the rule replaces.
     fn candidates(&self, is: &impl Fn(&str) -> bool) -> Vec<Site> {
         let replaced: BTreeSet<ClassId> = (self.rewritten.applications.iter())
             .filter(|applied| is(&applied.rule))
@@ -146,7 +150,8 @@ impl ForcedBlock<'_> {
     /// Returns a plan that computes a class by one of the e-nodes of a site.
     ///
     /// # Errors
-    /// The reasons why the backend cannot; none if a plan would be cyclic, or does without the class.
+    /// The reasons why the backend cannot compute such a plan. The list is empty if the plan would be cyclic or would
+    /// not need the class.
     fn plan(&self, site: &Site) -> Result<Searched, Vec<String>> {
         let mut only = BTreeMap::from([(site.class, site.nodes.clone())]);
         let found = self.planned_among(&only)?;
@@ -158,8 +163,8 @@ impl ForcedBlock<'_> {
         if self.takes(&found, site) { Ok(found) } else { Err(Vec::new()) }
     }
 
-    /// Returns the classes on a shortest way from an output to a class, without the class, each with the e-nodes that
-    /// read the next one; `None` if no output depends on it.
+    /// Returns the classes on a shortest path from an output to a class, without the class, each with the e-nodes that
+    /// read the next class; `None` if no output depends on the class.
     fn way_to(&self, class: ClassId) -> Option<BTreeMap<ClassId, Vec<usize>>> {
         let all = &self.rewritten.classes;
         let EClasses { classes, outputs, .. } = all;
@@ -194,7 +199,7 @@ impl ForcedBlock<'_> {
         let space = Space::new(&classes, self.compiler.backend());
         let search = search(&space, &self.compiler.options().search);
         let Some(mut searched) = search.ok().filter(|searched| searched.priced.seconds.is_finite()) else {
-            // Values that no plan can compute, whatever is chosen, are no reason.
+            // A value that has no kernel in the unrestricted e-graph either is not a reason.
             let others = obstacles(&Space::new(&self.rewritten.classes, self.compiler.backend()));
             return Err(obstacles(&space).into_iter().filter(|why| !others.contains(why)).collect());
         };
@@ -206,7 +211,7 @@ impl ForcedBlock<'_> {
     }
 }
 
-/// Returns the classes with only these e-nodes in some of them.
+/// Returns the e-graph in which the classes of `only` keep only the given e-nodes.
 fn restricted(all: &EClasses, only: &BTreeMap<ClassId, Vec<usize>>) -> EClasses {
     let class = |(at, class): (ClassId, &EClass)| match only.get(&at) {
         Some(nodes) => EClass { nodes: nodes.iter().map(|n| class.nodes[*n].clone()).collect(), ..class.clone() },

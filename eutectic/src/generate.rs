@@ -1,4 +1,4 @@
-//! Text generation with a language model from a GGUF file. One program serves all lengths.
+//! Generates text with a language model from a GGUF file. One program serves all lengths.
 
 use std::{
     ops::ControlFlow,
@@ -99,7 +99,7 @@ impl Generator {
         self.config.positions
     }
 
-    /// Returns the logits of the token that follows these. Only tokens that have not been read are read.
+    /// Returns the logits of the token that follows `ids`. Reads only the tokens that are not in the cache.
     ///
     /// # Errors
     /// If there are no tokens, one is not in the vocabulary, or the cache has no room for all.
@@ -164,7 +164,7 @@ impl Generator {
         let rest = stream.finish();
         if !rest.is_empty() {
             text += &rest;
-            // This is the last piece, so its answer does not matter.
+            // This is the last piece, so the return value does not matter.
             let _ = each(&rest);
         }
         let tokens = ids.split_off(prompt.len());
@@ -198,7 +198,7 @@ impl Generator {
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         self.session.run_into(&inputs, &mut [&mut room])?;
         for (number, bytes) in logits.iter_mut().zip(room.chunks_exact(DType::F32.size())) {
-            *number = f32::from_le_bytes(bytes.try_into().expect("four bytes"));
+            *number = f32::from_le_bytes(bytes.try_into().expect("each chunk has four bytes"));
         }
         Ok(logits)
     }

@@ -25,7 +25,7 @@
 //!
 //! # An ONNX file
 //!
-//! With the feature `onnx`. Open dimensions of the file get a number. The weights of the file become parameters.
+//! Requires the feature `onnx`. Open dimensions of the file get a number. The weights of the file become parameters.
 //!
 #![cfg_attr(feature = "onnx", doc = "```")]
 #![cfg_attr(not(feature = "onnx"), doc = "```ignore")]
@@ -43,7 +43,8 @@
 //!
 //! # A text model
 //!
-//! With the feature `text`. A folder of Hugging Face contains `config.json`, `model.safetensors` and `tokenizer.json`:
+//! Requires the feature `text`. A folder of Hugging Face contains `config.json`, `model.safetensors` and
+//! `tokenizer.json`:
 //!
 #![cfg_attr(feature = "text", doc = "```")]
 #![cfg_attr(not(feature = "text"), doc = "```ignore")]
@@ -61,7 +62,7 @@
 //!
 //! # A language model
 //!
-//! With the feature `text`. A GGUF file contains the model, its vocabulary and its chat template:
+//! Requires the feature `text`. A GGUF file contains the model, its vocabulary and its chat template:
 //!
 #![cfg_attr(feature = "text", doc = "```")]
 #![cfg_attr(not(feature = "text"), doc = "```ignore")]

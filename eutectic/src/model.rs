@@ -1,4 +1,4 @@
-//! Models from files, which are opened, compiled and run by name.
+//! Opens model files, compiles them, and runs them on inputs by name.
 
 use std::{
     collections::BTreeMap,

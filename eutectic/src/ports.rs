@@ -1,4 +1,5 @@
-//! The memory of a session's inputs, outputs and states: buffers, parts of tensors, and asynchronous runs.
+//! Accesses the memory of a session's inputs, outputs and states: binds buffers, reads and writes parts of tensors, and
+//! starts asynchronous runs.
 
 use std::ops::Range;
 
@@ -55,7 +56,8 @@ impl Session {
     }
 
     /// Makes a buffer the memory of a port, or with `None` restores the port's own memory. Returns the buffer that was
-    /// bound. A state takes the contents of the buffer; without one, the contents that it had before.
+    /// bound. A state takes the contents of the new buffer. A state whose own memory is restored has the contents that
+    /// it had before the buffer was bound.
     ///
     /// # Errors
     /// If the buffer is of another device or differs in size from the port.
@@ -136,7 +138,7 @@ impl Session {
     /// [`Session::read_rows`] for axes with run-time extents.
     ///
     /// # Errors
-    /// If the tensor's type is not that of as many rows, or they do not fit.
+    /// If the tensor's type does not match the written rows, or the rows exceed the axis.
     pub fn write_rows(&mut self, port: Port, axis: usize, from: usize, value: &Tensor) -> Result<(), Error> {
         let count = value.dims().get(axis).copied().unwrap_or(0);
         let part = self.rows(port, axis, from..from.saturating_add(count))?;
@@ -241,7 +243,7 @@ impl AsRef<[u8]> for HostBuffer {
     }
 }
 
-/// Rows along an axis of a dense tensor: chunks of bytes at a constant stride.
+/// Rows along an axis of a contiguous tensor: chunks of bytes at a constant stride.
 struct AxisRows {
     ty: Type,
     from: usize,

@@ -1,4 +1,4 @@
-//! Knowledge from failed rounds of planning: refused kernels, and the memory pressure.
+//! Keeps the results of failed rounds of planning: refused kernels, and the memory pressure.
 
 use std::fmt::Write;
 
@@ -8,18 +8,18 @@ use eutectic_lowering::{Refused, memory};
 
 use crate::Error;
 
-/// The limit on rounds. In each round, fewer kernels are new.
+/// The maximal number of rounds.
 const MOST: usize = 12;
 
 /// The factor by which a stored byte becomes more expensive when a plan needs too much memory.
 const DEARER: f64 = 8.0;
 
-/// A round of planning.
+/// The state between rounds of planning.
 #[derive(Default)]
 pub(crate) struct Replan {
     /// Kernels that the backend refused to compile although `supports` accepted them.
     pub refused: Refused,
-    /// The price of a stored byte in addition to its cost, as a fraction of the time to write it.
+    /// The number of additional reads and writes that each stored byte counts as; 0 if memory suffices.
     pub memory_pressure: f64,
     /// The number of rounds.
     number: usize,
@@ -77,8 +77,8 @@ impl Replan {
     }
 }
 
-/// Returns the kernels that the backend refuses before it compiles them. Kernels of the search are within its limits
-/// and have a finite cost, but it may refuse copies that lowering added.
+/// Returns the kernels that the backend refuses before it compiles them. Kernels of the search are within the backend's
+/// limits and have a finite cost, but the backend may refuse copies that lowering added.
 pub(crate) fn refusals(program: &Program, backend: &dyn Backend) -> Vec<Refusal> {
     let limits = backend.limits();
     let reasons = |(number, kernel)| {

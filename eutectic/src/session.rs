@@ -1,4 +1,4 @@
-//! Sessions: run a compiled program with its parameters.
+//! Runs a compiled program with its parameters, in sessions.
 
 use std::sync::Arc;
 

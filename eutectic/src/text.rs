@@ -1,4 +1,4 @@
-//! Sentence embeddings: one program for texts of different lengths.
+//! Computes sentence embeddings, with one program for texts of different lengths.
 
 use std::path::Path;
 

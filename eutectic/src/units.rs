@@ -34,11 +34,11 @@ pub(crate) enum UnitTree<'g> {
 /// A graph with loops.
 pub(crate) struct CutGraph<'g> {
     pub graph: Cow<'g, Graph>,
-    /// The cuts.
+    /// The stages and the loops.
     pub staged: Staged,
     /// The part of each stage, or `None` if the stage computes nothing.
     pub stages: Vec<Option<usize>>,
-    /// The bodies of its loops.
+    /// The bodies of the loops.
     pub bodies: Vec<UnitTree<'g>>,
 }
 
@@ -53,7 +53,7 @@ impl<'g> PlanUnits<'g> {
         Ok(PlanUnits { graphs, tree })
     }
 
-    /// Lowers the program: the only part, or all parts, which are then linked. Each part has its outlined form.
+    /// Lowers the only part, or lowers all parts and links their programs. `outlined` has one entry for each part.
     /// `blocks` are the planned blocks of all parts, in order.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl<'g> UnitTree<'g> {
         Ok(UnitTree::Cut(Box::new(CutGraph { graph, staged, stages: parts, bodies })))
     }
 
-    /// Links the program of this part of the tree. Each piece is used once.
+    /// Links the programs of this subtree. Each program is taken from `pieces` once.
     fn link(&self, pieces: &mut [Option<LinkUnit>], limits: &Limits) -> Result<LinkUnit, Error> {
         match self {
             UnitTree::Whole(part) => Ok(pieces[*part].take().expect("each part is in one place of the tree")),
@@ -110,7 +110,7 @@ impl<'g> UnitTree<'g> {
     }
 }
 
-/// Concatenates the outlined forms of all parts. Ids still refer to a part.
+/// Concatenates the outlined forms of all parts. Node ids still refer to the graph of their part.
 pub(crate) fn joined(outlined: Vec<Outlined>) -> Outlined {
     let mut all = Outlined { blocks: Vec::new(), calls: Vec::new(), cuts: Vec::new() };
     for part in outlined {

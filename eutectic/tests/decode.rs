@@ -58,7 +58,7 @@ fn param(graph: &Graph, name: &str) -> Tensor {
         (state >> 40) as f64 / (1 << 24) as f64 - 0.5
     };
     let count = dims.iter().product::<usize>();
-    // The angles have the sizes of the graph.
+    // The tables of angles have the extents of the parameters in the graph.
     let rotation = || LlamaConfig { positions: dims[0], depth: 2 * dims[1], ..DECODER }.rotation();
     if let Some((_, table)) = ["cos", "sin"].contains(&name).then(rotation).into_iter().flatten().find(|t| t.0 == name)
     {
@@ -89,7 +89,7 @@ fn at_once(tokens: usize) -> Vec<f64> {
     session(&graph).run(&[input]).unwrap()[0].to_f64()
 }
 
-/// Returns the number of bytes that a step writes to places of a kind.
+/// Returns the number of bytes that a step writes to the buffers that `counts` selects.
 fn written(program: &Program, counts: impl Fn(&Place) -> bool) -> usize {
     let of_step = |step: &Step| {
         let kernel: &Kernel = &program.kernels[step.kernel];
@@ -163,7 +163,7 @@ fn one_program_serves_every_length_of_the_caches() {
         assert!(near(&logits, &want[at * DECODER.words..][..DECODER.words]), "token {at}");
         steps.push(logits);
     }
-    // Programs of fixed lengths, with the cache rows of this one.
+    // Compare with programs of fixed lengths, on the cache rows of the program with varying lengths.
     for tokens in [1, 2, 7, 64, 301] {
         let fixed = DECODER.step(tokens, false).unwrap();
         let mut one = self::session(&fixed);

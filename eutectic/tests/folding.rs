@@ -40,7 +40,7 @@ fn numbers(dtype: DType) -> Vec<f64> {
     let special =
         [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 7.0, -3.0, 41.0, 0.1, -0.3, 1e-3, 65504.0, 300.0, 1e10, -1e-10];
     let ends = [1e-40, 3e-45, 1e38, 3e38, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 2147483648.0, -129.0, 255.7];
-    // Just beyond the middle between two elements of a narrower type.
+    // Numbers just above the midpoint of two adjacent elements of a narrower type.
     let middles = [11, 8, 24].map(|bits| 1.0 + 2_f64.powi(-bits) + 2_f64.powi(-50));
     let odd = (1..12).map(|n| (f64::from(n) * 12.9898).sin() * 43.758);
     let all: Vec<f64> = special.into_iter().chain(ends).chain(middles).chain(odd).collect();

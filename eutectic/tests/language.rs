@@ -48,7 +48,7 @@ fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as u32).collect()
 }
 
-/// Returns the logits of the last of some tokens.
+/// Runs a step on `ids` and returns the logits of the last token.
 fn step(session: &mut Session, ids: &[i64], at: usize, words: usize) -> Vec<f32> {
     session.set_length(CACHED, at + ids.len()).unwrap();
     session.set_length(TOKENS, ids.len()).unwrap();

@@ -166,7 +166,7 @@ fn what_stays_the_same_may_be_constant_or_not() {
     agrees(&g);
 }
 
-/// Returns the body (a, b) → (b, a + b). Each carried value moves to the place of the other.
+/// Returns the body (a, b) → (b, a + b), whose two carried values exchange places.
 fn exchange(width: usize) -> Graph {
     let mut g = Graph::new("exchange");
     let (a, b) = (input(&mut g, "a", &[width]), input(&mut g, "b", &[width]));

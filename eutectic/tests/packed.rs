@@ -1,5 +1,5 @@
 //! Products with packed weights. In each format of GGUF files, weights stay packed on the CPU, and the product equals
-//! that with decoded weights.
+//! the product with decoded weights.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, DType, Dim, Graph, Tensor, Type,

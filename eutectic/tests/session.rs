@@ -100,7 +100,7 @@ fn what_is_looked_up_by_arithmetic_on_ranges_is_read_where_it_lies() {
         );
         parse(&Source::new("distances", text)).unwrap_or_else(|e| panic!("{e}"))
     };
-    // Whether ids are evaluated in the one kernel that looks them up when parameters are loaded.
+    // Returns whether the load program evaluates the ids, instead of reading the table by an index map.
     let evaluates = |graph: &Graph| {
         let program = compiler().plan(graph).unwrap().lowered.program;
         assert_eq!(program.load.len(), 1, "ranges are not computed for nobody");

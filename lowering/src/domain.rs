@@ -1,4 +1,4 @@
-//! Inverting index maps that are bijections.
+//! Inverts index maps that are bijections.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ struct Refined {
 }
 
 impl Refined {
-    /// Expresses a map over the old domain over the new domain.
+    /// Rewrites a map over the old domain as a map over the new domain.
     fn map<'m>(&self, map: &'m Index) -> Cow<'m, Index> {
         if self.is_same() {
             return Cow::Borrowed(map);
@@ -40,7 +40,7 @@ fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: &[usize]) -
         coords: (0..domain.len()).map(Index::coord).collect(),
         part_of: (0..domain.len()).collect(),
     };
-    // Each round only reduces extents, so that the loop ends. Views of real models need at most two rounds.
+    // Each round only reduces extents, so the loop ends. Views of real models need at most two rounds.
     loop {
         let mut places = Vec::new();
         maps.clone().for_each(|map| places_to_split(&refined.map(map), &refined.domain, &mut places));
@@ -65,8 +65,8 @@ fn refine<'a>(maps: impl Iterator<Item = &'a Index> + Clone, domain: &[usize]) -
 /// Inverts `at`, a map from a domain of extents `from` to coordinates in extents `to`.
 ///
 /// The result gives each coordinate of `from` over the domain `to`. With `row`, the domain has one more axis of `row`
-/// elements, which runs in row-major order over the axes of `from` that `at` does not depend on. Returns `None` if `at`
-/// is not such a bijection, or if the simplifier cannot tell.
+/// elements. This axis runs in row-major order over the axes of `from` that do not occur in `at`. Returns `None` if
+/// `at` is not such a bijection, or if the simplifier cannot tell.
 pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usize>) -> Option<Vec<Index>> {
     if at.len() != to.len() {
         // The map belongs to another anchor or reduction.
@@ -115,7 +115,7 @@ pub(crate) fn invert(at: &[Index], from: &[usize], to: &[usize], row: Option<usi
         let end = radix.iter().try_fold(1, |next, (stride, extent)| (*stride == next).then(|| next * *extent as i64));
         end == Some(to[i] as i64)
     });
-    // A value that is constant along the row does not depend on the row axis.
+    // `rest` is 1 if the value is constant along the row: then no axis of `from` runs along the row.
     if !covered || (rest != 1 && Some(rest) != row) {
         return None;
     }
@@ -158,7 +158,7 @@ fn covers(refined: &Refined, strides: &[i64], domain: &Shape, row: Option<usize>
     let mut axes: Vec<(i64, usize, Dim)> = Vec::new();
     for (axis, dim) in domain.iter().enumerate() {
         let parts: Vec<usize> = (0..refined.domain.len()).filter(|&part| refined.part_of[part] == axis).collect();
-        // Of an axis that was split, only the outermost part has an extent that varies.
+        // If an axis was split, only its outermost part has an extent that varies.
         let inner = parts.iter().skip(1).map(|&part| refined.domain[part]).product::<usize>();
         let Some(outer) = dim.checked_div(&Dim::from(inner)) else { return false };
         for (n, &part) in parts.iter().enumerate() {

@@ -26,7 +26,7 @@ pub(crate) struct CopyElision {
     pub store: Option<usize>,
 }
 
-/// A store that its step need not do, by numbers.
+/// A store to remove, by the number of its step and its number within the step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DroppedStore {
     pub step: usize,
@@ -40,7 +40,7 @@ pub(crate) struct ElidedCopies {
     pub dropped: Vec<DroppedStore>,
 }
 
-/// The elided copies.
+/// The copies elided so far, and the places of the buffers that they connected.
 #[derive(Default)]
 struct Homes {
     /// For each replaced buffer, the buffer that takes its place.
@@ -85,8 +85,9 @@ struct Steps<'a> {
     after: Vec<Vec<usize>>,
 }
 
-/// Sorts steps and elides copies where possible; the buffers of elided copies become those of the old contents.
-/// `updates` are the copies to states. `parts` are the copies before updates of a part, and plain copies.
+/// Sorts steps and elides copies where possible. In the result, steps use the buffer of the old contents instead of the
+/// buffer of an elided copy. `updates` are the copies of new values to states. `parts` are the copies before updates of
+/// a part, and copies of tensors that only change shape.
 pub(crate) fn elide_copies(
     kernels: &[Kernel],
     buffers: &[Buffer],
@@ -108,7 +109,7 @@ pub(crate) fn elide_copies(
         }
     }
     for part in parts.iter().filter(|part| is_arena(part.new)) {
-        // One value at most may replace an old tensor in the arena.
+        // At most one value may replace an old tensor in the arena.
         let is_free = !homes.is_replaced(part.old) && !homes.place.contains_key(&part.new);
         if is_free && is_arena(homes.home(part.old)) && all.link(std::slice::from_ref(part), part.copy) {
             homes.place.insert(part.new, part.old);
@@ -146,9 +147,9 @@ impl<'a> Steps<'a> {
         Steps { kernels, steps, parts, writer, readers, after: followers(kernels, steps) }
     }
 
-    /// Returns the copies to elide so that the new value of a state is stored in the state's buffer: the chain of partial
-    /// updates, if it starts at the state, or the update alone if there is no chain. Returns `None` if the chain starts at
-    /// another tensor.
+    /// Returns the copies to elide so that the new value of a state is stored in the state's buffer: the chain of
+    /// partial updates, if it starts at the state, or the update alone if there is no chain. Returns `None` if the
+    /// chain starts at another tensor.
     fn chain(&self, update: &CopyElision) -> Option<Vec<CopyElision>> {
         let mut chain = Vec::new();
         let mut at = update.new;
@@ -166,7 +167,7 @@ impl<'a> Steps<'a> {
     }
 
     /// Makes the writer of each value come after all other readers of the old contents, and returns whether that is
-    /// possible. `copy` is the step that this saves.
+    /// possible. `copy` is the step that becomes unnecessary.
     fn link(&mut self, links: &[CopyElision], copy: usize) -> bool {
         let before = self.after.clone();
         if links.iter().all(|link| self.follow(link, copy)) && order(&self.after, FirstStep::default()).is_some() {
@@ -228,7 +229,7 @@ mod tests {
         Kernel { anchor: AnchorKernel::map(), body, stores: vec![store], slots: vec![(DType::F32, 8); reads + 1] }
     }
 
-    /// Sorts steps, each of which reads all of its buffers except the last, and returns the sorted steps.
+    /// Sorts steps and returns them. A step reads all its buffers except the last.
     fn elided(steps: &[&[BufferId]], updates: &[CopyElision], parts: &[CopyElision]) -> Vec<(usize, Vec<BufferId>)> {
         let kernels = [kernel(0), kernel(1), kernel(2)];
         let step = |buffers: &&[BufferId]| Step::new(buffers.len() - 1, buffers.to_vec(), Origin::default());

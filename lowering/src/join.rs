@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 /// A kernel that computes each element of a buffer from the element at the same index of another buffer.
 struct ElementWise<'a> {
     kernel: &'a Kernel,
-    /// Its only load.
+    /// The only load of the kernel.
     load: ValueId,
 }
 
@@ -42,7 +42,7 @@ impl<'a> ElementWise<'a> {
         }
         let mut joined = first.clone();
         let before = joined.body.instrs.len();
-        // The load becomes the stored value. Instructions before the load keep their order.
+        // The stored value replaces the load. The other instructions follow in their order.
         let place = |id: ValueId| if id == self.load { *value } else { before + id - usize::from(id > self.load) };
         for (_, instr) in self.kernel.body.instrs.iter().enumerate().filter(|(id, _)| *id != self.load) {
             let mut instr = instr.clone();
@@ -70,7 +70,7 @@ enum Writer {
     Several,
 }
 
-/// Facts about steps in their order.
+/// Uses of buffers by steps, from which mergeable steps are found.
 struct Joins<'a> {
     kernels: &'a mut Vec<Kernel>,
     buffers: &'a [Buffer],
@@ -78,14 +78,14 @@ struct Joins<'a> {
     writers: FxHashMap<BufferId, Writer>,
     /// For each buffer, the first step that uses it.
     first: FxHashMap<BufferId, usize>,
-    /// The kernel that merges two, by the numbers of the first kernel, its store and the second kernel; `None` if
-    /// merging does not pay.
+    /// The kernel that merges two, by the numbers of the first kernel, its store and the second kernel; `None` if the
+    /// merged kernel is not cheaper.
     known: FxHashMap<[usize; 3], Option<usize>>,
 }
 
-/// Merges elementwise steps into the steps of other blocks that compute their operands, where that costs less. Within a
-/// block, the search has decided. `calls` gives the block call of each step. Returns the numbers of the remaining
-/// steps.
+/// Merges elementwise steps into the steps of other blocks that compute their operands, if the merged kernel is
+/// cheaper. Steps of one block stay as they are, because the plan search has compared their merged forms. `calls` gives
+/// the block call of each step. Returns the numbers of the remaining steps.
 pub(crate) fn join(
     kernels: &mut Vec<Kernel>,
     buffers: &[Buffer],
@@ -117,7 +117,7 @@ impl Joins<'_> {
         let [from, to] = steps[at].buffers[..] else { return false };
         let is_own = |buffer: BufferId| matches!(self.buffers[buffer].place, Place::Arena(_) | Place::Output(_));
         let Some(&Writer::One { step, store }) = self.writers.get(&from) else { return false };
-        // The earlier step may write the result only if no step between them uses the buffer.
+        // The earlier step may write the result only if no step before this one uses the result's buffer.
         let is_new = self.first[&to] == at && self.writers.get(&to) != Some(&Writer::Several);
         let are_apart = calls[step].zip(calls[at]).is_some_and(|(one, other)| one != other);
         if step >= at || !are_apart || !is_new || !is_own(from) || !is_own(to) {
@@ -160,7 +160,7 @@ mod tests {
 
     const COUNT: usize = 64;
 
-    /// Returns a kernel that stores `op` of the element at this distance.
+    /// Returns a kernel that stores `op` of the element that is `distance` elements further.
     fn kernel(op: &str, distance: i64) -> Kernel {
         let at = Index::coord(0);
         let load =
@@ -180,7 +180,8 @@ mod tests {
         (0..count).map(|n| Buffer { dtype: DType::F32, count: COUNT, place: place(n) }).collect()
     }
 
-    /// Returns the steps and kernels that remain of kernels over chained buffers.
+    /// Joins steps over buffers, each given as `[kernel, from, to]`. Returns the numbers of the remaining steps, all
+    /// steps and all kernels.
     fn left(mut kernels: Vec<Kernel>, of: &[[usize; 3]]) -> (Vec<usize>, Vec<Step>, Vec<Kernel>) {
         let step = |&[kernel, from, to]: &[usize; 3]| Step::new(kernel, vec![from, to], Origin::default());
         let mut steps: Vec<_> = of.iter().map(step).collect();

@@ -1,4 +1,4 @@
-//! From a saturated e-graph to a program.
+//! Lowers a saturated e-graph to a program.
 //!
 //! ```text
 //! e-classes ── planner ── Plan ── build ── kernels ── program ── elision, join, memory ── Program ── loops::link
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A [`Plan`] selects the e-node that computes each class, the stored classes, and the kernel that stores each of them
-//! ([`plan`]). The [planner] searches for a cheap plan. [`build`] turns a kernel of a plan into the description from which
-//! backends print code. [`program`] assembles the plans of outlined blocks: it orders the steps, elides copies, joins
-//! kernels and gives each buffer its [`memory`]. Graphs with [loops] are cut at them, and the programs of the parts are
-//! linked.
+//! ([`plan`]). The [planner] searches for a cheap plan. [`build`] turns a kernel of a plan into the description from
+//! which backends print code. [`program`] assembles the plans of outlined blocks: it orders the steps, elides copies,
+//! joins kernels and gives each buffer its [`memory`]. Graphs with [loops] are split at each loop, and the programs of
+//! the parts are linked.
 
 pub mod build;
 pub mod copy;

@@ -63,8 +63,8 @@ pub(crate) fn gap(mut taken: Vec<Range<usize>>, bytes: usize) -> usize {
     at
 }
 
-/// A live range: buffers that share one allocation by turns, from the step that writes the first one to the step that
-/// reads the last.
+/// A live range: an allocation that several buffers use one after the other. It lasts from the step that writes the
+/// first buffer to the last step that reads the last buffer.
 struct LiveRange {
     buffers: Vec<BufferId>,
     bytes: usize,
@@ -118,10 +118,10 @@ fn live_ranges(kernels: &[Kernel], buffers: &[Buffer], steps: &[Step], alignment
     live_ranges
 }
 
-/// Returns whether a kernel may write a slot in place of one that it reads. Each point must read only the element that
-/// the same point writes, and no other point may write it. Points that store one element together, such as those of a
-/// row with one result, read at different times. A kernel's stores run one after the other, so that no other store may
-/// read the slot.
+/// Returns whether a kernel may write a slot in the memory of a slot that it reads. Each point must read only the
+/// element that it writes, and no other point may write this element. So a row with one result is excluded: its points
+/// read at different times. A kernel's stores run one after the other. So no other store may store an unchanged element
+/// of the read slot, which could already be overwritten.
 pub(crate) fn can_share(kernel: &Kernel, read: usize, write: usize) -> bool {
     let Some(store) = kernel.stores.iter().find(|s| s.slot == write) else { return false };
     let reads_elsewhere = |body: &eutectic_backend::Body, allowed: bool| {
@@ -150,10 +150,8 @@ fn is_read_from(instrs: &[Instr], value: ValueId, slot: Slot) -> bool {
     }
 }
 
-/// Reorders steps if that lowers the peak of the arena. Returns the numbers of the steps in their new order, and the
-/// bytes of the arena. Places each arena buffer.
-///
-/// The given order stays unless the new one is better.
+/// Reorders steps if that lowers the peak of the arena, and places each arena buffer. Returns the numbers of the steps
+/// in their new order, and the bytes of the arena.
 pub(crate) fn schedule(
     kernels: &[Kernel],
     buffers: &mut [Buffer],

@@ -1,4 +1,4 @@
-//! Topological sorts of steps.
+//! Sorts steps topologically.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -7,7 +7,7 @@ use eutectic_backend::{
     hazards::{MemoryRange, MemorySpace, Touched, hazards},
 };
 
-/// Returns, for each step, the steps that must come after it, for buffers that do not share memory.
+/// Returns, for each step, the steps that must come after it. The buffers must not share memory.
 pub(crate) fn followers(kernels: &[Kernel], steps: &[Step]) -> Vec<Vec<usize>> {
     let whole = |&buffer: &BufferId| MemoryRange { space: MemorySpace::Buffer(buffer), bytes: 0..1 };
     let touched = |step: &Step| {

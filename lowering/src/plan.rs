@@ -8,8 +8,7 @@ use eutectic_ir::{
 
 /// A plan: the e-node that computes each class, the stored classes, and the kernel that stores each of them.
 ///
-/// Entries of classes that no output depends on have no meaning for the program. The search keeps its next choices
-/// there.
+/// Entries of classes that no output depends on do not affect the program. The search keeps tentative choices in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// For each class, the e-node that computes it: an index into its nodes.
@@ -35,7 +34,7 @@ pub enum PlanError {
     #[error("kernels depend on each other in a cycle through class {0}")]
     CyclicKernels(ClassId),
     /// A class names a leader that is not stored or does not lead.
-    #[error("class {0} names class {1} as the leader of its kernel, and that class leads none")]
+    #[error("class {0} names class {1} as the leader of its kernel, but class {1} leads no kernel")]
     NoHost(ClassId, ClassId),
     /// Several kernels compute an anchor that is not stored.
     #[error("the anchor of class {0} is not stored, but {1} kernels compute it")]
@@ -81,7 +80,7 @@ impl Plan {
         self.host[class] = class;
     }
 
-    /// Returns the class that leads the kernel which stores a class.
+    /// Returns the class that leads the kernel of a stored class.
     pub(crate) fn leader(&self, class: ClassId) -> Result<ClassId, PlanError> {
         let leader = self.host[class];
         let leads = self.stored[leader] && self.host[leader] == leader;
@@ -101,9 +100,8 @@ pub(crate) struct ClassFacts {
     pub given: Vec<bool>,
     /// Whether it is an output.
     pub output: Vec<bool>,
-    /// Whether the load program can compute it. This holds for outputs as well, but only for a whole constant.
-    /// Otherwise the load program would compute one part of it, and each run another part by a kernel of another
-    /// precision.
+    /// Whether the load program can compute it, outputs included. It must depend on constants only. Otherwise the load
+    /// program would compute one part of it and each run the rest, by kernels of different precision.
     pub loadable: Vec<bool>,
 }
 

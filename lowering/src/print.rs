@@ -155,7 +155,7 @@ fn visit(body: &Body, keys: &[String], value: ValueId, seen: &mut [bool], f: &mu
     f(&body.instrs[value]);
 }
 
-/// Returns the arguments of an instruction. Those of a commutative op are sorted by their keys.
+/// Returns the arguments of an instruction. Arguments of a commutative op are sorted by their keys.
 fn ordered_args(instr: &Instr, keys: &[String]) -> Vec<ValueId> {
     let mut args = instr.args();
     if let Instr::Map { op, .. } = instr
@@ -166,7 +166,7 @@ fn ordered_args(instr: &Instr, keys: &[String]) -> Vec<ValueId> {
     args
 }
 
-/// Returns a text for each value that does not depend on the numbering. Values with equal texts are equal.
+/// Returns for each value a text that does not depend on the numbering of values. Values with equal texts are equal.
 fn keys(body: &Body) -> Vec<String> {
     let mut keys: Vec<String> = Vec::with_capacity(body.instrs.len());
     for instr in &body.instrs {

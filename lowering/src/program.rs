@@ -32,17 +32,17 @@ pub struct PlannedBlock {
 pub struct Lowered {
     /// The program.
     pub program: Program,
-    /// For each step of the run program, its call and the kernel's number in that block's plan. `None` for copies: to
-    /// an output, to a state, or of a tensor before an update of a part.
+    /// For each step of the run program, the number of the block call, and the number of the kernel in the plan of its
+    /// block. `None` for copies: to an output, to a state, or of a tensor before an update of a part.
     pub steps: Vec<Option<(usize, usize)>>,
 }
 
-/// The reason why a plan could not be lowered. Planning builds every kernel of a plan, so that this error means a
-/// defect of the compiler.
+/// The reason why a plan could not be lowered. Planning builds every kernel of a plan, so this error means a defect of
+/// the compiler.
 #[derive(Debug, thiserror::Error)]
 #[error("in {origin}: {problem}")]
 pub struct LowerError {
-    /// The model part.
+    /// The part of the model that causes the error.
     pub origin: Origin,
     /// The problem.
     pub problem: String,
@@ -101,7 +101,7 @@ struct BuiltKernel {
     reads: usize,
     /// The slots that an update op writes in part, each with the class of the whole tensor.
     parts: Vec<(usize, ClassId)>,
-    /// For each check of ids, the class that asks for it.
+    /// For each run-time check of ids, by its number, the class of the op that requests it.
     checks: Vec<ClassId>,
     /// Whether it belongs to the load program.
     load: bool,
@@ -124,7 +124,7 @@ struct Lowering<'a> {
     run: Vec<(Step, Option<(usize, usize)>)>,
     /// Copies of new values to their states.
     updates: Vec<CopyElision>,
-    /// Copies of tensors before updates of a part, in runs.
+    /// Copies of tensors before updates of a part, in the run program.
     parts: Vec<CopyElision>,
 }
 
@@ -163,7 +163,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Builds the kernels of a block. `call` is the model part for errors.
+    /// Builds the kernels of a block. `call` gives the model parts that errors name.
     fn build(&mut self, call: &BlockCall, body: &Graph, block: &PlannedBlock) -> Result<BuiltBlock, LowerError> {
         let (mut kernels, positions) = (Vec::new(), Positions::default());
         for (parts, _) in &block.searched.priced.kernels {
@@ -227,7 +227,7 @@ impl Lowering<'_> {
                     continue;
                 }
                 let given = body.given.get(class).and_then(|g| self.given_to(call, g));
-                // The plan stores the class before this kernel, or it is given.
+                // An earlier kernel of the plan stores the class, or the class is given.
                 if let Some(old) = given.or_else(|| local.get(class).copied()) {
                     let copy = self.copy(old, new, &whole.ty, origin.clone());
                     if built.load {

@@ -5,7 +5,7 @@ use eutectic_ir::eclasses::{ClassId, EClasses};
 
 use crate::plan::{Plan, PlanError, PlanKernel};
 
-/// Marks of classes, added to the first mark of a turn. Marks of earlier turns are ignored.
+/// The state of a class in the current walk, as a distance from `Walker::turn`. Lower marks belong to earlier walks.
 const OPEN: u64 = 0;
 const COMPUTED: u64 = 1;
 const READ: u64 = 2;
@@ -15,7 +15,7 @@ const MARKS: u64 = 3;
 /// classes.
 pub(crate) struct Walker {
     marks: Vec<u64>,
-    /// The first mark of this turn.
+    /// The first mark of the current walk.
     turn: u64,
     /// The classes under construction, each with the next operand to visit.
     path: Vec<(ClassId, usize)>,

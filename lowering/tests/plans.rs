@@ -213,7 +213,7 @@ fn brute_force(classes: &EClasses) -> f64 {
             continue;
         }
         let members: Vec<usize> = free.iter().copied().filter(|&c| stored[c]).collect();
-        // Every assignment of leaders to stored classes. The definition of a plan refuses wrong ones.
+        // Try every assignment of leaders to stored classes. The validity check refuses wrong ones.
         let mut host: Vec<usize> = (0..n).collect();
         let total = members.len().pow(members.len() as u32);
         for code in 0..total {

@@ -13,7 +13,7 @@ fn found(classes: &EClasses, strategy: Strategy) -> Searched {
     search(&Space::new(classes, &Roofline), &SearchOptions { strategy, ..SearchOptions::default() }).unwrap()
 }
 
-/// Returns the difference of the cheapest plan with one kernel in place of two; `None` if no such plan is valid.
+/// Returns the price difference of the cheapest plan with one kernel in place of two; `None` if no such plan is valid.
 fn joined(space: &Space<'_>, searched: &Searched, [from, to]: [usize; 2]) -> Option<f64> {
     let Plan { stored, host, .. } = &searched.plan;
     let kernels = &searched.priced.kernels;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The differential fuzzer in at most two minutes: its own tests, the ops without a generator, and random graphs of a fixed seed.
-# Usage: ci.sh BINARY. The first run makes a virtual environment in target/.
+# Runs the differential fuzzer in at most two minutes: its tests, the list of ops without a generator, and random graphs of a
+# fixed seed.
+# Usage: ci.sh BINARY. The first run creates a virtual environment in target/.
 set -euo pipefail
 binary=$(realpath "$1")
 cd "$(dirname "$0")"

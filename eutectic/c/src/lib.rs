@@ -31,7 +31,7 @@ const DTYPES: [(DType, i32); 12] = [
 /// The number for element types that the header does not have.
 const OTHER: i32 = -1;
 
-/// A tensor of the caller, or a description: `eutectic_tensor` of the header.
+/// An `eutectic_tensor` of the header: an input of the caller, an output of a run, or a description without data.
 #[repr(C)]
 pub struct CTensor {
     name: *const c_char,
@@ -131,7 +131,7 @@ unsafe fn string(what: &str, text: *const c_char) -> Result<String, String> {
     if text.is_null() {
         return Err(format!("cannot read {what} because it is NULL; pass a string"));
     }
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(ToString::to_string).map_err(|_| format!("cannot read {what} because it is not UTF-8"))
 }
@@ -141,7 +141,7 @@ unsafe fn string(what: &str, text: *const c_char) -> Result<String, String> {
 /// # Safety
 /// `options` is null, or a handle of this library.
 unsafe fn set(options: *mut COptions, change: impl FnOnce(&mut COptions) -> Result<(), String>) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     if let Some(options) = unsafe { options.as_mut() }
         && let Err(mistake) = change(options)
     {
@@ -179,7 +179,7 @@ pub extern "C" fn eutectic_options_new() -> *mut COptions {
 /// `options` is null, or a handle that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_options_free(options: *mut COptions) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe { free(options) };
 }
 
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn eutectic_options_free(options: *mut COptions) {
 /// `handle` is null, or a box that has not been freed.
 unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees this.
         drop(unsafe { Box::from_raw(handle) });
     }
 }
@@ -198,7 +198,7 @@ unsafe fn free<T>(handle: *mut T) {
 /// `options` is a handle; `name` is a string that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_options_set_backend(options: *mut COptions, name: *const c_char) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe {
         set(options, |options| {
             options.backend = Some(string("the name of the backend", name)?);
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn eutectic_options_set_backend(options: *mut COptions, na
 /// `options` is a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_options_set_threads(options: *mut COptions, threads: usize) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe {
         set(options, |options| {
             options.threads = NonZeroUsize::new(threads);
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn eutectic_options_set_threads(options: *mut COptions, th
 /// `options` is a handle; `name` is a string that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_options_set_dim(options: *mut COptions, name: *const c_char, least: i64, most: i64) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe {
         set(options, |options| {
             let name = string("the name of a dimension", name)?;
@@ -246,7 +246,8 @@ pub unsafe extern "C" fn eutectic_options_set_dim(options: *mut COptions, name: 
 /// Opens a model.
 ///
 /// # Safety
-/// `path` is a string that ends with a zero byte; `options` is null or a handle; `error` is null or a place for a pointer.
+/// `path` is a string that ends with a zero byte; `options` is null or a handle; `error` is null or a place for a
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_open(
     path: *const c_char,
@@ -254,7 +255,7 @@ pub unsafe extern "C" fn eutectic_open(
     error: *mut *mut c_char,
 ) -> *mut CModel {
     let none = COptions::default();
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     let opened = unsafe {
         told(error, || {
             let path = string("the path", path)?;
@@ -288,7 +289,7 @@ fn opened(path: &str, options: &COptions) -> Result<CModel, String> {
 /// `model` is null, or a handle that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_model_free(model: *mut CModel) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe { free(model) };
 }
 
@@ -298,7 +299,7 @@ pub unsafe extern "C" fn eutectic_model_free(model: *mut CModel) {
 /// `model` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_input_count(model: *const CModel) -> usize {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe { model.as_ref() }.map_or(0, |model| model.inputs.tensors.len())
 }
 
@@ -308,7 +309,7 @@ pub unsafe extern "C" fn eutectic_input_count(model: *const CModel) -> usize {
 /// `model` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_input(model: *const CModel, at: usize) -> *const CTensor {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe { model.as_ref() }.map_or(ptr::null(), |model| model.inputs.get(at))
 }
 
@@ -318,7 +319,7 @@ pub unsafe extern "C" fn eutectic_input(model: *const CModel, at: usize) -> *con
 /// `model` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_output_count(model: *const CModel) -> usize {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe { model.as_ref() }.map_or(0, |model| model.outputs.tensors.len())
 }
 
@@ -328,7 +329,7 @@ pub unsafe extern "C" fn eutectic_output_count(model: *const CModel) -> usize {
 /// `model` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_output(model: *const CModel, at: usize) -> *const CTensor {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe { model.as_ref() }.map_or(ptr::null(), |model| model.outputs.get(at))
 }
 
@@ -344,7 +345,7 @@ pub unsafe extern "C" fn eutectic_run(
     count: usize,
     error: *mut *mut c_char,
 ) -> *mut CResults {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     let results = unsafe {
         told(error, || {
             let model = model.as_mut().ok_or("cannot run a model that is NULL; open one first")?;
@@ -363,7 +364,7 @@ pub unsafe extern "C" fn eutectic_run(
 /// # Safety
 /// Its name, dims and data are valid, or null.
 unsafe fn given(input: &CTensor) -> Result<(String, Tensor), String> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     let name = unsafe { string("the name of an input", input.name) }?;
     let fails = |why: &str| format!("cannot use the input `{name}` because {why}");
     let dtype = DTYPES.iter().find(|(_, number)| *number == input.dtype).map(|(dtype, _)| *dtype);
@@ -372,11 +373,11 @@ unsafe fn given(input: &CTensor) -> Result<(String, Tensor), String> {
     if input.rank > 0 && input.dims.is_null() || input.bytes > 0 && input.data.is_null() {
         return Err(fails("its dims or its data are NULL; pass both"));
     }
-    // SAFETY: passed on from the caller; neither is null.
+    // SAFETY: the caller guarantees this; neither is null.
     let dims = if input.rank == 0 { &[] } else { unsafe { slice::from_raw_parts(input.dims, input.rank) } };
     let dims: Option<Vec<usize>> = dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
     let dims = dims.ok_or_else(|| fails("a dim is negative; give the lengths of this run"))?;
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees this; the data are not null.
     let data =
         if input.bytes == 0 { &[] } else { unsafe { slice::from_raw_parts(input.data.cast::<u8>(), input.bytes) } };
     let tensor = Tensor::new(dtype, &dims, data.to_vec()).map_err(|e| fails(&e.to_string()))?;
@@ -397,7 +398,7 @@ fn results(ports: &[(String, Type)], tensors: Vec<Tensor>) -> CResults {
 /// `results` is null, or a handle that has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_results_free(results: *mut CResults) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe { free(results) };
 }
 
@@ -407,7 +408,7 @@ pub unsafe extern "C" fn eutectic_results_free(results: *mut CResults) {
 /// `results` is null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_results_get(results: *const CResults, at: usize) -> *const CTensor {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     unsafe { results.as_ref() }.map_or(ptr::null(), |results| results.described.get(at))
 }
 
@@ -417,7 +418,7 @@ pub unsafe extern "C" fn eutectic_results_get(results: *const CResults, at: usiz
 /// `model` is a handle that no other thread uses at the same time. `error` is null or points to space for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn eutectic_clear_states(model: *mut CModel, error: *mut *mut c_char) -> c_int {
-    // SAFETY: passed on from the caller.
+    // SAFETY: the caller guarantees this.
     let cleared = unsafe {
         told(error, || {
             let session = model.as_mut().ok_or("cannot clear a model that is NULL; open one first")?.model.session();

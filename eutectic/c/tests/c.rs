@@ -1,4 +1,4 @@
-//! A C program that uses the header: it is compiled with all warnings as errors, linked with the library, and run.
+//! Compiles a C program that uses the header with all warnings as errors, links it with the library, and runs it.
 
 use std::{
     env::consts::{DLL_PREFIX, DLL_SUFFIX},

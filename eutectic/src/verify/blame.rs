@@ -34,8 +34,8 @@ pub struct Blame {
 /// The part of the engine that is at fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cause {
-    /// Rules. Without all of these sets the result is right, and with any of them it is wrong. Each rule of a set is
-    /// necessary for its effect.
+    /// Sets of rules. Without the rules of all sets the result is right, and with any one of the sets it is wrong. Each
+    /// rule of a set is necessary for this effect.
     Rules(Vec<Vec<String>>),
     /// Kernels. The program after rewriting is right, but kernels compute something else.
     Kernels,
@@ -224,7 +224,7 @@ impl Suspect<'_> {
             sets.push(set);
         }
         match sets.is_empty() {
-            true => Ok(Cause::Unknown("with the rules that fired, and no others, the result is right".into())),
+            true => Ok(Cause::Unknown("the result is right with the rules that fired and no others".into())),
             false => Ok(Cause::Rules(sets)),
         }
     }
@@ -241,7 +241,8 @@ impl Suspect<'_> {
         }
         match sets.is_empty() {
             true => {
-                let why = "no rule can be left out so that the result is right; the rules that say what ops are give another result too";
+                let why = "the result stays wrong without any single rule, and it is also wrong with only the rules that \
+                           define ops";
                 Ok(Cause::Unknown(why.into()))
             }
             false => Ok(Cause::Rules(sets)),

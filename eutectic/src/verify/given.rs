@@ -25,8 +25,8 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Collects the tensors of a graph and disturbs inputs and parameters for the further lanes. States are zeros at
-    /// these lengths.
+    /// Collects the tensors of a graph and disturbs inputs and parameters for the further lanes. States are zeros, with
+    /// their run-time extents from `lengths`.
     ///
     /// # Errors
     /// Every input and parameter that has no value.

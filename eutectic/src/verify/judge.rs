@@ -9,13 +9,13 @@ use eutectic_ir::{
 
 use super::expected::Expected;
 
-/// The factor of the propagated error bound that another order of operations may reach. The plan has roundings of its
-/// own.
+/// The maximal difference as a multiple of the propagated error bound. It is above 1 because a plan computes in another
+/// order and rounds at other places.
 const BOUND_FACTOR: f64 = 4.0;
-/// The factor of the largest change under disturbed inputs that a difference may reach.
+/// The maximal difference as a multiple of the largest change under disturbed inputs.
 const CHANGE_FACTOR: f64 = 16.0;
-/// The number of neighbours in which the largest change is searched, because a single element may change little by
-/// chance.
+/// The number of adjacent elements among which the largest change counts for all of them, because a single element may
+/// change little by chance.
 const NEIGHBOURS: usize = 8;
 /// The difference that is always allowed, in unit roundoffs of the row's largest element.
 const LEAST_UNITS: f64 = 4.0;
@@ -50,7 +50,7 @@ pub struct Difference {
     pub got: Element,
     /// The element of the reference.
     pub want: Element,
-    /// The absolute difference. It is infinite if one of them is not finite and they are not equal.
+    /// The absolute difference. It is infinite if one of the elements is not finite and they are not equal.
     pub apart: f64,
     /// The largest allowed absolute difference.
     pub allowed: f64,
@@ -78,7 +78,7 @@ impl Comparison {
     }
 }
 
-/// The precision of roundings, if it is lower than that of the program's types.
+/// The precisions to which values may be rounded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
     /// The number of significant bits of the narrowest type that is involved.
@@ -152,7 +152,8 @@ struct Reals<'a> {
     /// The largest change among a few neighbours, for each group of neighbours.
     changes: Vec<f64>,
     row: usize,
-    /// The factor of the unit roundoff to which the caller allows operands to be rounded.
+    /// The unit roundoff to which the caller allows operands to be rounded, as a multiple of the computing type's; at
+    /// least 1.
     wider: f64,
     /// The unit roundoffs for differences under disturbed inputs, and for propagated bounds.
     units: [f64; 2],

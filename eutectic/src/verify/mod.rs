@@ -6,9 +6,10 @@
 //! - A small program is interpreted with a propagated error bound ([`eutectic_ir::bounded`]). Four times that bound is
 //!   allowed, because a plan rounds in another order. The bound is proved, but it grows with each layer. It is not used
 //!   if it exceeds 1/64 of a row's largest element.
-//! - Otherwise, the program as written runs again on disturbed inputs and parameters. Each number moves by one unit in the
-//!   last place, except for integers. This changes every later rounding. Sixteen times the largest change among eight
-//!   such runs is allowed. This estimates the rounding error and the condition of the program, and is not a bound.
+//! - Otherwise, the program as written runs again on disturbed inputs and parameters. Each number except integers moves
+//!   by one unit in the last place. This changes every later rounding. Sixteen times the largest change is allowed: the
+//!   largest among three such runs and eight adjacent elements. It estimates the rounding error and the condition of
+//!   the program, and is not a bound.
 //!
 //! If all rules keep every bit, the second method is used for programs of any size, and a number moves by a unit of its own
 //! type. Otherwise, a rounding to a 16-bit type is an allowed error, even in a cast, because kernels may keep more bits.

@@ -16,7 +16,7 @@ use crate::{
     units::{CutGraph, PlanUnits, UnitTree},
 };
 
-/// A call of a block: its index in the program, the called block, and the call itself.
+/// A call of a block: its number in the program, the number of the block, and the block's graph.
 pub(crate) struct Visit<'a> {
     pub call: usize,
     pub block: usize,
@@ -62,7 +62,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         Walk { units, outlined, first: first.collect(), given, visit }
     }
 
-    /// Visits all calls. Those of a loop's body are visited once in each iteration.
+    /// Visits all calls. Calls in a loop's body are visited once in each iteration.
     ///
     /// # Errors
     /// The error of a visit.

@@ -52,8 +52,8 @@ impl Backend for Device {
         }
     }
 
-    /// Returns the cost of a launch, plus bytes and arithmetic at fixed rates. At these costs, every fusion pays that
-    /// pays on any real device.
+    /// Returns the cost of a launch, plus bytes and arithmetic at fixed rates. At these costs, every fusion that pays
+    /// on some real device also pays.
     fn cost(&self, kernel: &Kernel) -> Cost {
         if self.supports(kernel).is_err() {
             return Cost::IMPOSSIBLE;

@@ -1,4 +1,4 @@
-//! The difference of two texts, line by line.
+//! Compares two texts line by line.
 
 use std::fmt::Write;
 

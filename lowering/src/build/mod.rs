@@ -36,13 +36,13 @@ pub struct KernelOfClasses {
     /// The slots that an update op (`scatter`, `update-slice`) writes in part, each with the class that holds the
     /// remaining elements.
     pub parts: Vec<(usize, ClassId)>,
-    /// For each check of ids, by its number, the class of the op that asks for it.
+    /// For each run-time check of ids, by its number, the class of the op that requests it.
     pub checks: Vec<ClassId>,
 }
 
-/// Builds the description of one kernel of a plan, in normal form. `positions` caches the ids that kernels of the same
-/// e-graph evaluated. A body takes at most `instrs` instructions, because an op is computed once for each index map
-/// that reads it.
+/// Builds the description of one kernel of a plan, in normal form. `positions` caches the ids that earlier kernels of
+/// the same e-graph evaluated. A body has at most `instrs` instructions. An op takes several of them if several index
+/// maps read it.
 ///
 /// # Errors
 /// The reason if the classes do not fit one kernel: two anchors, rows of different lengths, or a store whose index map
@@ -55,7 +55,7 @@ pub fn kernel(
     instrs: usize,
 ) -> Result<KernelOfClasses, String> {
     if parts.interior.len() > MOST_CLASSES {
-        return Err(format!("it would compute more than {MOST_CLASSES} ops"));
+        return Err(format!("the kernel would compute more than {MOST_CLASSES} ops"));
     }
     let interior = parts.interior.iter().copied().collect();
     let (above, slots, checks) = (FxHashSet::default(), Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ impl<'a> KernelBuilder<'a> {
             }
             match node.op.def().class {
                 Class::Anchor(Anchor::Row(_)) => rows = Some(class),
-                Class::Anchor(_) if self.anchor.is_some() => return Err("it would hold two anchors".into()),
+                Class::Anchor(_) if self.anchor.is_some() => return Err("the kernel would have two anchors".into()),
                 Class::Anchor(_) => self.anchor = Some(class),
                 Class::Update(..) if !self.parts.stores.contains(&class) => {
                     return Err(format!(
@@ -101,7 +101,7 @@ impl<'a> KernelBuilder<'a> {
             }
         }
         let (domain, outer) = match (self.anchor, rows) {
-            (Some(_), Some(_)) => return Err("it would hold an anchor and a row group".into()),
+            (Some(_), Some(_)) => return Err("the kernel would have an anchor and a row group".into()),
             (Some(anchor), None) => (self.shape(anchor)?.clone(), self.shape(anchor)?.rank()),
             (None, Some(_)) if let Some((outer, along)) = self.reduced_scan() => {
                 let mut domain: Vec<Dim> = outer.to_vec();
@@ -129,9 +129,9 @@ impl<'a> KernelBuilder<'a> {
         self.finish(scope, anchor, places)
     }
 
-    /// Returns the outer extents of a reduction across the rows of scans, and the axis of these extents that runs along
-    /// the rows. Short reductions of this form are unrolled, so that a recurrence's states are summed where they are
-    /// computed.
+    /// Finds a reduction that combines results of scans across rows. Returns the extents of its result, and the axis of
+    /// the result that runs along the rows of the scans. Short reductions of this form are unrolled, so that one kernel
+    /// computes the states of a recurrence and sums them.
     fn reduced_scan(&self) -> Option<(Vec<Dim>, usize)> {
         let is_scan = |class: ClassId| self.node(class).op.row().is_some_and(RowOp::is_scan);
         let inside = || self.parts.interior.iter().rev().filter(|class| self.classes.classes[**class].scalar.is_none());
@@ -249,8 +249,8 @@ impl<'a> KernelBuilder<'a> {
     }
 }
 
-/// Returns the extent of one axis that replaces the axes of a row. Only the outermost axis may have an extent that
-/// varies, because then the elements of a shorter row are a prefix of those of the longest row.
+/// Merges the axes of a row into one axis and returns its extent. Only the outermost axis may have an extent that
+/// varies at run time, because then a shorter row is a prefix of the longest row.
 fn row_extent(row: &[Dim]) -> Result<Dim, String> {
     let mut axes = row.iter().filter(|d| **d != Dim::Known(1));
     let extent = axes.next().cloned().unwrap_or(Dim::Known(1));

@@ -21,20 +21,20 @@ pub(super) struct Placed {
     pub at: Vec<Index>,
     /// The guards under which the value is stored.
     pub guards: Vec<Guard>,
-    /// Whether several points may write one element, and how they combine.
+    /// Whether several points of the domain may write one element, and how their values combine.
     pub writes: Writes,
     /// Whether an update op writes every element, so that no old element remains.
     pub fills: bool,
 }
 
 impl KernelBuilder<'_> {
-    /// Returns the class of the stored value: for an update op (`scatter`, `update-slice`) the class of the written slice,
-    /// otherwise the class itself.
+    /// Returns the class of the stored value: for an update op (`scatter`, `update-slice`) the class of the written
+    /// slice, otherwise the class itself.
     pub(super) fn written(&self, class: ClassId) -> ClassId {
         if self.part_of(class).is_some() { self.node(class).operands[1] } else { class }
     }
 
-    /// Returns the class that an update op writes a slice of; `None` for other classes.
+    /// Returns the class of the tensor that an update op updates in part; `None` for other classes.
     pub(super) fn part_of(&self, class: ClassId) -> Option<ClassId> {
         if self.classes.classes[class].scalar.is_some() || !self.is_interior(class) {
             return None;
@@ -43,12 +43,12 @@ impl KernelBuilder<'_> {
         matches!(node.op.def().class, Class::Update(..)).then(|| node.operands[0])
     }
 
-    /// Moves the store of an update op from the coordinates in the slice to those in the whole tensor. Other stores
-    /// stay as they are.
+    /// Rewrites the store of an update op from coordinates in the slice to coordinates in the whole tensor. Returns
+    /// other stores unchanged.
     fn landed(&mut self, placed: Placed, scope: &mut BodyScope) -> Result<Placed, String> {
         let Some(whole) = self.part_of(placed.class) else { return Ok(placed) };
         if self.is_interior(whole) && self.classes.classes[whole].scalar.is_none() {
-            return Err("cannot update a part of a tensor that is not stored".into());
+            return Err("cannot update a part of a tensor that the same kernel computes".into());
         }
         let node = self.node(placed.class);
         let Class::Update(map, writes) = node.op.def().class else { return Ok(placed) };
@@ -70,9 +70,9 @@ impl KernelBuilder<'_> {
                 node.op
             ));
         }
-        // The points cover each element of the slice. So each element is written exactly once if and only if there are as
-        // many points as elements. A map such as i mod 32 mentions its axis but repeats elements, and a second write would
-        // change the element.
+        // The points of the domain cover the slice. So each element is written exactly once if there are as many points
+        // as elements. A map such as i mod 32 mentions its axis but repeats elements. A second write would change the
+        // element, for example add to it twice.
         let elements: usize = self.dims(self.written(placed.class))?.iter().product();
         if writes != Writes::Apart && scope.body.domain.iter().product::<usize>() != elements {
             return Err(format!(
@@ -84,8 +84,9 @@ impl KernelBuilder<'_> {
         Ok(Placed { at, guards, writes, fills: ordered.unwrap_or(false), ..placed })
     }
 
-    /// Returns whether a scatter by ranks writes every element of the result; `None` if two elements may have one
-    /// target. Each row of the kernel must have its own target row, and each rank its own element there.
+    /// Returns whether a scatter whose ids are ranks (positions in sorted order) writes every element of the result.
+    /// Returns `None` if two elements may have one target: each row of the kernel must have its own target row, and
+    /// each rank its own element there.
     fn in_order(&self, id: ValueId, guards: &[Guard], result: &Shape, scope: &BodyScope) -> Option<bool> {
         let Instr::Row { op, attrs, .. } = &scope.body.instrs[id] else { return None };
         let (order, (rows, row)) = (Order::of(*op, attrs)?, scope.body.domain.split_at(scope.body.domain.len() - 1));
@@ -99,8 +100,8 @@ impl KernelBuilder<'_> {
         is_distinct.then_some(extent <= row[0])
     }
 
-    /// Returns the class whose index map gives the place of a store. For an update op this is the slice or an id
-    /// operand of the same extents, preferably one above the anchor.
+    /// Returns the class whose index map is also the index map of a store. For an update op this is the slice, or an id
+    /// operand of the same extents. A class that depends on the anchor is preferred.
     fn guide(&self, class: ClassId) -> Result<ClassId, String> {
         let written = self.written(class);
         if self.part_of(class).is_none() || self.above.contains(&written) {
@@ -112,8 +113,8 @@ impl KernelBuilder<'_> {
         Ok(self.node(class).operands[1..].iter().find(guides).copied().unwrap_or(written))
     }
 
-    /// Computes every store. Stores above the anchor come first, because their index maps follow from the anchor's
-    /// domain. Each other store takes the index map under which the first stores read its value.
+    /// Computes every store. Stores that depend on the anchor come first, because their index maps follow from the
+    /// anchor's domain. Each other store takes the index map under which the first stores read its value.
     pub(super) fn place_stores(
         &mut self,
         scope: &mut BodyScope,
@@ -179,9 +180,9 @@ impl KernelBuilder<'_> {
         Err(format!("a store over {domain} does not cover its tensor {stored} exactly once"))
     }
 
-    /// Returns the index map of a stored class over the domain, or `None` if the class is not above the anchor (or the
-    /// first reduction). In a map kernel only the last store has one, the identity. A slice of a tensor above the
-    /// anchor gets guards that select its points.
+    /// Returns the index map of a stored class over the domain. Returns `None` if the class does not depend on the
+    /// anchor or on the first reduction. In a map kernel only the last store has an index map here, the identity. A
+    /// slice of a tensor that depends on the anchor gets guards that select its points.
     fn place(&self, class: ClassId, stored: ClassId, domain: &Shape, outer: &[usize]) -> Result<Option<Where>, String> {
         let dims = self.dims(class)?;
         let identity: Vec<_> = (0..dims.len()).map(Index::coord).collect();
@@ -229,7 +230,7 @@ impl KernelBuilder<'_> {
         Ok(Some(Where { at: place.collect(), guards }))
     }
 
-    /// Returns the operand that a class is a contiguous slice of, and the first coordinates of the slice in it.
+    /// If a class is a slice of one operand with step 1, returns this operand and the first coordinates of the slice.
     fn part(&self, class: ClassId) -> Option<(ClassId, Vec<i64>)> {
         let dims = self.dims(class).ok()?;
         let identity: Vec<_> = (0..dims.len()).map(Index::coord).collect();
@@ -250,8 +251,8 @@ impl KernelBuilder<'_> {
         Some((of, starts))
     }
 
-    /// Returns the anchor, or the slice of a tensor above it, that an expression reads first, and the coordinates of
-    /// that read. The search passes through pointwise ops and views.
+    /// Finds the anchor that an expression depends on, or a slice of a tensor that depends on the anchor. Returns it
+    /// with the coordinates at which the expression reads it. The search passes through pointwise ops and views.
     pub(super) fn find_anchor(
         &self,
         class: ClassId,

@@ -1,8 +1,8 @@
-//! Replaces ids by index maps: where ids are an affine function of their coordinates, a lookup by them is a view.
+//! Replaces ids by index maps: a gather by ids that are an affine function of their coordinates is a view.
 //!
-//! Exporters write relative positions as ids: a table of distances is read at query − key + n − 1, which ops compute
-//! from ranges, some of them through floats. The ids are therefore evaluated once and compared with the affine map
-//! through a few of them, whatever the ops are.
+//! Exporters write relative positions as ids: attention reads a table of distances at query − key + n − 1. Ops compute
+//! these ids from ranges, in some models through floats. To be independent of the ops, the ids are evaluated once and
+//! compared with the affine map through the first id and its neighbours.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -26,7 +26,7 @@ const MOST_IDS: usize = 1 << 16;
 /// The maximal number of ops that compute the ids.
 const MOST_OPS: usize = 64;
 
-/// constant + Σ strides\[n\] · coordinate n.
+/// The ids as a function of their coordinates: constant + Σ strides\[n\] · coordinate n.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Affine {
     strides: Vec<i64>,
@@ -54,7 +54,7 @@ impl Affine {
         terms.fold(Index::constant(self.constant), |sum, (index, &stride)| sum.plus(&index.times(stride)))
     }
 
-    /// Returns whether all ids of a tensor with these extents are in the range of an axis.
+    /// Returns whether all ids of a tensor with the extents `dims` are in `0..extent`.
     pub fn fits(&self, dims: &[usize], extent: i64) -> bool {
         let range = self.at(&(0..dims.len()).map(Index::coord).collect::<Vec<_>>()).range(dims);
         range.start >= 0 && range.end <= extent
@@ -67,7 +67,7 @@ pub struct Positions(RefCell<FxHashMap<ClassId, Option<Rc<Affine>>>>);
 
 impl Positions {
     /// Returns for each class whether its elements can be evaluated: they depend on ranges and constants only, and
-    /// there are few.
+    /// there are at most `MOST_IDS`.
     pub(crate) fn may_be_known(classes: &EClasses) -> Vec<bool> {
         let mut known = vec![false; classes.classes.len()];
         loop {
@@ -103,8 +103,8 @@ impl Positions {
     }
 }
 
-/// Returns the elements of a class that depends on ranges and constants only; `None` for other classes, and if that
-/// takes many ops.
+/// Returns the elements of a class that depends on ranges and constants only. Returns `None` for other classes, and if
+/// more than `MOST_OPS` ops compute the elements.
 pub fn constant_ids(classes: &EClasses, plan: &Plan, class: ClassId) -> Option<Tensor> {
     let mut graph = Graph::new("ids");
     let ids = added(classes, plan, class, &mut graph, &mut FxHashMap::default())?;
@@ -112,9 +112,9 @@ pub fn constant_ids(classes: &EClasses, plan: &Plan, class: ClassId) -> Option<T
     interpret_rounded(&graph, &|_| None).ok()?.first().map(Value::to_tensor)
 }
 
-/// Adds the expression of a class to a graph; `None` if it depends on inputs or parameters. `known` maps the visited
-/// classes to nodes. A class under construction maps to `None`, because the choices of a plan may be cyclic where they
-/// compute nothing.
+/// Adds the expression of a class to a graph. Returns `None` if the class depends on inputs or parameters. `known` maps
+/// the visited classes to nodes. A class under construction maps to `None`, which ends the recursion if the plan's
+/// choices are cyclic. They may be cyclic for classes that no kernel computes.
 fn added(
     classes: &EClasses,
     plan: &Plan,

@@ -28,13 +28,13 @@ pub(super) struct KernelBuilder<'a> {
     pub above: FxHashSet<ClassId>,
     /// Classes that are read, in the order of first use.
     pub slots: Vec<ClassId>,
-    /// For each check of ids, by its number, the class of the op that asks for it.
+    /// For each run-time check of ids, by its number, the class of the op that requests it.
     pub checks: Vec<ClassId>,
     /// The anchor, if the kernel has a contraction, attention or a similar op.
     pub anchor: Option<ClassId>,
     /// The axis of the domain that runs along a row, and its extent, in a row group.
     pub row: Option<(usize, Dim)>,
-    /// If an unrolled reduction reduces a scan, the axis of its result that runs along the row of the scan.
+    /// The result axis that runs along the scan's row, if the kernel unrolls a reduction across rows of a scan.
     pub along: Option<usize>,
 }
 
@@ -45,8 +45,8 @@ pub(super) struct Where {
     pub guards: Vec<Guard>,
 }
 
-/// The coordinates and guards under which a body reads a value, with a number. Most ops pass the place of their result
-/// to their operands, so that comparing numbers instead of maps saves most of the time of building a kernel.
+/// The coordinates and guards under which a body reads a value, with a number. Most ops pass their own place on to
+/// their operands. Comparing its number instead of index maps saves most of the time of building a kernel.
 #[derive(Clone)]
 pub(super) struct Place {
     number: usize,
@@ -73,7 +73,7 @@ pub(super) struct BodyScope {
     pub body: Body,
     /// The number of each instruction.
     pub numbers: FxHashMap<Instr, ValueId>,
-    /// The value of each class at the places where it was asked for, by their numbers.
+    /// The value of each class at each place, by the number of the place.
     pub values: FxHashMap<(ClassId, usize), ValueId>,
     /// The first place without guards where each class was read.
     pub visited: FxHashMap<ClassId, Place>,
@@ -89,7 +89,7 @@ impl BodyScope {
     /// Returns an empty body over a domain of these extents.
     ///
     /// # Errors
-    /// If an extent is not bound.
+    /// If an extent has no upper bound.
     pub fn new(shape: &Shape, above_anchor: bool, most: usize) -> Result<BodyScope, String> {
         let domain = shape.capacity().ok_or_else(|| format!("{shape} has dimensions without bounds"))?;
         let varying = shape.iter().enumerate().filter(|(_, dim)| dim.varies());
@@ -126,7 +126,7 @@ impl BodyScope {
         let next = self.body.instrs.len();
         match self.numbers.entry(instr) {
             Entry::Occupied(known) => Ok(*known.get()),
-            Entry::Vacant(_) if next == self.most => Err(format!("it would take more than {next} instructions")),
+            Entry::Vacant(_) if next == self.most => Err(format!("the body would have more than {next} instructions")),
             Entry::Vacant(new) => {
                 self.body.instrs.push(new.key().clone());
                 Ok(*new.insert(next))

@@ -1,5 +1,5 @@
-//! Values of classes at places: pointwise ops become instructions, views compose index maps, and all other classes are
-//! loaded.
+//! Computes the value of a class at a place (coordinates and guards). Pointwise ops become instructions, views compose
+//! index maps, and all other classes are loaded.
 
 use eutectic_backend::{Guard, Instr, Load, ValueId};
 use eutectic_ir::{
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::plan::is_buffer;
 
-/// The longest reduction across rows that is unrolled. Each of its elements is a scan.
+/// The maximal number of elements of a reduction across rows that is unrolled. Each element is the result of a scan.
 const MAX_UNROLLED: usize = 16;
 
 impl KernelBuilder<'_> {
@@ -52,7 +52,7 @@ impl KernelBuilder<'_> {
     }
 
     /// Rounds a computed value to its type, if registers hold it in a wider type and a discontinuous op observes the
-    /// rounding. A conversion to the type that the value already has is such a rounding.
+    /// rounding. The rounding is a `cast` to the type that the value already has.
     fn rounded(&self, class: ClassId, value: ValueId, scope: &mut BodyScope) -> Result<ValueId, String> {
         let dtype = scope.body.instrs[value].dtype();
         let computes = matches!(self.node(class).op.def().class, Class::Pointwise | Class::Anchor(_));
@@ -72,7 +72,8 @@ impl KernelBuilder<'_> {
             self.slots.len() - 1
         });
         let mut at = flatten(&place.at, &dims);
-        // A checked id is within its axis. If that simplifies a division, the elements of a row stay contiguous.
+        // A checked id is within its axis. This can simplify a division in the index, and so keep a row's elements
+        // contiguous.
         let extent = |id: ValueId| match &scope.body.instrs[id] {
             Instr::Within { extent, .. } => extent.capacity(),
             _ => None,
@@ -153,7 +154,7 @@ impl KernelBuilder<'_> {
         Ok(at[..outer.len()].iter().any(|index| index.mentions(*axis)))
     }
 
-    /// Unrolls a short reduction into a chain of pointwise combinations.
+    /// Unrolls a short reduction across rows into a chain of pointwise combinations.
     fn unrolled(
         &mut self,
         class: ClassId,
@@ -231,7 +232,7 @@ impl KernelBuilder<'_> {
             return Err("cannot fuse a reduction because its reader's index varies along the row".into());
         }
         place.extend(unflatten(&Index::coord(axis), &row, &scope.body.domain));
-        // A reduction reads the whole row, so guards on the reading point do not hold for its operand.
+        // A reduction reads the whole row. So guards that select points along the row do not apply to its operand.
         let only_row = |index: &Index| (0..axis).all(|other| !index.mentions(other)) && index.values().is_empty();
         let (of_row, guards): (Vec<_>, Vec<_>) = guards.iter().cloned().partition(|(index, _)| index.mentions(axis));
         if !of_row.iter().all(|(index, _)| only_row(index)) {
@@ -286,8 +287,8 @@ impl KernelBuilder<'_> {
         }
     }
 
-    /// Returns an id that is checked where the guards hold. The check has the number of the class; an id with an equal
-    /// check is not checked again.
+    /// Adds a check that an id is within an extent where the guards hold, and returns the checked id. Each class has
+    /// one check number. An id that already has an equal check is not checked again.
     fn within(
         &mut self,
         class: ClassId,
@@ -325,8 +326,8 @@ impl KernelBuilder<'_> {
 }
 
 /// Intersects `guards` with `outer`. Returns the guards that `outer` does not imply, and the merged set with one guard
-/// per index map; `None` if no point of the domain satisfies them. A concat of n tensors is a nest of n − 1 concats,
-/// whose guards would pile up otherwise.
+/// per index map; `None` if no point of the domain satisfies them. Merging keeps the sets short: a concat of n tensors
+/// is a nest of n − 1 concats, and each level adds guards.
 fn narrowed(outer: &[Guard], guards: Vec<Guard>, domain: &[usize]) -> Option<(Vec<Guard>, Vec<Guard>)> {
     let (mut own, mut all) = (Vec::new(), outer.to_vec());
     for (index, range) in guards {

@@ -21,12 +21,12 @@ use crate::{
 /// Returns the buffer that a port of a unit is bound to; `None` if the port gets its own buffer.
 type BindPort<'a, L> = dyn FnMut(&mut L, &Place) -> Result<Option<BufferId>, LowerError> + 'a;
 
-/// The program of a stage or of a body. Its steps name calls of blocks, numbered from the unit's first call on.
+/// A program to link, of a stage or of a loop's body. Its steps name the block calls that they belong to.
 #[derive(Clone, Debug)]
 pub struct LinkUnit {
-    /// The program; calls of its steps count from the unit's first call.
+    /// The program. Its steps number block calls from 0.
     pub lowered: Lowered,
-    /// The number of that first call in the whole program.
+    /// The number of the unit's first block call in the whole program.
     pub calls: usize,
 }
 
@@ -163,8 +163,8 @@ impl Linker<'_> {
         self.program.kernels.len() - 1
     }
 
-    /// Adds the load steps and buffers of a unit. `port` says which buffer each of its ports is bound to. Returns the
-    /// new numbers of the unit's buffers and kernels.
+    /// Adds the load steps and buffers of a unit. `port` returns the buffer that each of its ports is bound to. Returns
+    /// the new numbers of the unit's buffers and kernels.
     fn splice(
         &mut self,
         piece: &Program,

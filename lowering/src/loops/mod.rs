@@ -1,4 +1,4 @@
-//! Programs with loops: a graph is cut at its loops ([`stages`]), and the programs of the parts are linked ([`mod@link`]).
+//! Splits a graph at its loops ([`stages`]) and links the programs of the parts ([`mod@link`]).
 
 pub mod link;
 pub mod stages;

@@ -1,7 +1,7 @@
-//! Cuts a graph at its loops: into stages without loops, and bodies whose carried values are states.
+//! Splits a graph into stages without loops, and into the bodies of its loops, whose carried values become states.
 //!
-//! A loop runs between two stages: the stage before it computes its operands, and a later one its users. A constant
-//! that only the body reads is computed by the body's load program, once for all iterations.
+//! A loop runs between two stages: the stage before it computes its operands, and a later stage computes its users. A
+//! constant that only the body reads is computed by the body's load program, once for all iterations.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use eutectic_ir::{
 };
 use rustc_hash::FxHashMap;
 
-/// A graph, cut at its loops.
+/// A graph, split at its loops.
 #[derive(Clone, Debug)]
 pub struct Staged {
     /// The stages, one more than there are loops: loop `i` runs after stage `i`. A stage's inputs and outputs are named
@@ -31,15 +31,15 @@ pub struct StagedLoop {
     pub times: usize,
     /// The initial value of each state.
     pub starts: Vec<NodeId>,
-    /// The tensors that the first inputs are slices of.
+    /// The tensors whose slices are the first inputs of the body.
     pub scanned: Vec<NodeId>,
-    /// The values of the other inputs.
+    /// The values of the inputs after the scanned slices.
     pub captured: Vec<NodeId>,
-    /// The state that says whether the loop continues. Once it is false, the body leaves all states unchanged.
+    /// The state that says whether the loop continues. When it is false, the body leaves all states unchanged.
     pub condition: Option<usize>,
-    /// The nodes that project each result: those of the states, then those of the outputs.
+    /// For each result, the nodes that project it: first the results of the states, then those of the outputs.
     pub results: Vec<Vec<NodeId>>,
-    /// The model part.
+    /// The part of the model that the loop comes from.
     pub origin: Origin,
 }
 
@@ -68,13 +68,16 @@ pub fn has_loops(graph: &Graph) -> bool {
     graph.nodes().any(|(_, node)| matches!(node.op.def().class, Class::Loop))
 }
 
-/// Cuts a graph at its loops.
+/// Splits a graph at its loops.
 ///
 /// # Errors
 /// If the graph has extents at run time.
 pub fn stages(graph: &Graph) -> Result<Staged, GraphError> {
     if let Some(extent) = graph.extents().first() {
-        let (problem, help) = (format!("a program with loops has the extent {extent} at run time"), "bind it");
+        let (problem, help) = (
+            format!("cannot lower a loop because extent {extent} is only known at run time"),
+            "bind the extent to a number",
+        );
         let (op, operands) = ("loop".into(), String::new());
         return Err(GraphError { op, operands, origin: Origin::default(), problem, help: help.into() });
     }
@@ -224,7 +227,7 @@ impl<'g> StageCut<'g> {
     fn stage(&self, stage: usize, loops: &[StagedLoop]) -> Result<Graph, GraphError> {
         let last = stage == loops.len();
         let mut handed: BTreeSet<NodeId> = BTreeSet::new();
-        // A constant that loops take as a start or scanned value is an output of the stage before the first of these loops.
+        // A constant that loops take as a start or scanned value is an output of the stage before the first such loop.
         let first_given = |id: NodeId| {
             let given = |staged: &StagedLoop| staged.starts.iter().chain(&staged.scanned).any(|o| *o == id);
             loops.iter().position(given)
@@ -266,7 +269,7 @@ impl<'g> StageCut<'g> {
         }
         // Every stage reads the states as they were before the run, so only the last stage updates them.
         for (state, id) in self.graph.updates().iter().filter(|_| last) {
-            // Values of earlier stages have a lower level.
+            // Values of earlier stages have a lower level, so they become inputs.
             let made = self.copy(&mut own, &mut new, *id, &comes_in)?;
             self.copy_state(&mut own, &mut new, state)?;
             own.update(state, made)?;

@@ -32,7 +32,7 @@ impl Plan {
         self.kernels_among(classes, &ClassFacts::of(classes))
     }
 
-    /// Does the work of [`Plan::kernels`] with facts that are already known.
+    /// Computes [`Plan::kernels`] from facts that are already known.
     pub(crate) fn kernels_among(
         &self,
         classes: &EClasses,
@@ -54,7 +54,7 @@ impl Plan {
             stores.push(class);
             stores.sort_unstable();
             let kernel = walker.kernel(classes, given, self, leader, stores)?;
-            // A leaf that is an output is read by a copy; no kernel computes it.
+            // A copy kernel reads a leaf that is an output; no kernel computes the leaf.
             wanted.extend(kernel.reads.iter().filter(|c| !given[**c]));
             match kernels.get_mut(at) {
                 Some(smaller) => *smaller = kernel,
@@ -102,7 +102,8 @@ fn order(kernels: Vec<PlanKernel>, classes: &EClasses, given: &[bool]) -> Result
     }
     let mut marks = vec![Mark::New; kernels.len()];
     let mut sorted = Vec::with_capacity(kernels.len());
-    // Kernels with their unvisited reads. An explicit stack, because programs may be deeper than the call stack allows.
+    // Each entry is a kernel and the number of its next unvisited read. The stack replaces recursion, because programs
+    // may be deeper than the call stack allows.
     let mut stack: Vec<(usize, usize)> = Vec::new();
     for &output in &classes.outputs {
         if marks[maker[output]] == Mark::New {

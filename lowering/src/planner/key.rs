@@ -1,4 +1,4 @@
-//! Hashes the structure of kernels: kernels over other classes but of equal structure have one price.
+//! Hashes the structure of kernels: kernels of equal structure have one price, even if they compute different classes.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ use crate::{
     plan::{ClassFacts, Plan, PlanKernel},
 };
 
-/// The number of a class's or an e-node's structure without its operands.
+/// A number for the structure of a class or an e-node without its operands. Equal structures have equal numbers.
 type Form = u32;
 
 /// The facts about a class or an e-node that a kernel's price may depend on, without its operands.
@@ -36,7 +36,8 @@ pub(crate) struct Forms {
     nodes: Vec<Vec<Form>>,
     /// For each class, its form when a kernel reads it.
     reads: Vec<Form>,
-    /// For each class, the number of the last key that met it, and the number of the class in that key.
+    /// The number of the last key. For each class, the last key that contains it, and the number of the class in that
+    /// key.
     numbers: RefCell<(u64, Vec<(u64, u64)>)>,
 }
 
@@ -108,12 +109,12 @@ impl Forms {
     }
 }
 
-/// The tags that tell the kinds of hashed words from each other.
+/// Tags of the kinds of hashed words.
 const READ: u64 = 1 << 61;
 const COMPUTED: u64 = 1 << 62;
 const STORED: u64 = 1 << 63;
 
-/// The first digits of π. The factor must be odd.
+/// The multiplier of the hash: the first hexadecimal digits of π. An odd factor makes the multiplication invertible.
 const FACTOR: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7345;
 
 fn mix(hash: u128, word: u64) -> u128 {

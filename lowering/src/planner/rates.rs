@@ -5,7 +5,7 @@ use eutectic_ir::{DType, Type};
 
 use crate::copy::copy;
 
-/// Elements of the copy that measures bandwidth. It moves 64 MiB, which is more than caches hold.
+/// The f32 elements of the copy whose cost gives the bandwidth: 64 MiB, more than caches hold.
 const STREAMED: usize = 16 << 20;
 
 /// The assumed number of runs per load of a program.
@@ -25,13 +25,13 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Derives the rates from a backend's costs. A kept byte counts a share ([`Backend::keep`]) of the time in which
-    /// the device streams it. A second of the load program counts as its share in each of the runs until the next load.
+    /// Derives the rates from a backend's costs. A byte that is kept between runs costs a share ([`Backend::keep`]) of
+    /// the time in which the device streams it. The time of the load program is divided by the number of runs per load.
     ///
     /// `memory_pressure` is 0 if memory suffices. Otherwise, each byte that a plan stores counts as that number of
     /// additional reads and writes.
     pub fn of(backend: &dyn Backend, memory_pressure: f64) -> Rates {
-        // The usual type, if the device has it.
+        // The first element type that the device has.
         let limits = backend.limits();
         let dtype = DType::ALL.into_iter().find(|dtype| limits.dtypes.contains(*dtype)).unwrap_or(DType::F32);
         let most = (STREAMED * DType::F32.size()).min(limits.binding) / dtype.size();

@@ -33,7 +33,7 @@ pub struct Space<'a> {
     refused: &'a Refused,
     positions: Positions,
     forms: Forms,
-    /// The factors that rules give, by class and e-node.
+    /// Factors on prices that rules attach to their results, by class and e-node.
     hints: FxHashMap<(ClassId, usize), f64>,
     costs: RefCell<FxHashMap<u128, KernelPrice>>,
     work: Cell<u64>,
@@ -41,8 +41,8 @@ pub struct Space<'a> {
     unfused: RefCell<Plan>,
 }
 
-/// Kernels that a backend refused to compile although `supports` had accepted them, with the reasons. They cost
-/// infinitely much from then on.
+/// Kernels that a backend refused to compile although `supports` had accepted them, with the reasons. Their price is
+/// infinite.
 #[derive(Clone, Debug, Default)]
 pub struct Refused(FxHashMap<Kernel, String>);
 
@@ -190,8 +190,8 @@ impl<'a> Space<'a> {
         self.hinted(price, plan, kernel)
     }
 
-    /// Returns a kernel's price with the factors of the rules whose results the kernel computes. They change the seconds
-    /// that the search counts, and no prediction.
+    /// Multiplies the counted seconds of a kernel by the factors of the rules whose results it computes. The predicted
+    /// cost does not change.
     pub(crate) fn hinted(&self, price: KernelPrice, plan: &Plan, kernel: &PlanKernel) -> KernelPrice {
         if self.hints.is_empty() {
             return price;
@@ -239,8 +239,8 @@ impl<'a> Space<'a> {
     }
 
     /// Returns the price of a kernel. If it updates a tensor in part, the price includes copying the tensor, unless
-    /// that is a state: only a state is sure to hold the old elements in place. If lengths vary, the search counts the
-    /// mean of long and short runs, because a program that reads a prompt in long runs generates text in short ones.
+    /// that is a state: only a state is sure to hold the old elements in place. A program may read a prompt in long
+    /// runs and generate text in short ones. So if lengths vary, the price is the mean of both.
     fn price_of(&self, built: &KernelOfClasses) -> KernelPrice {
         let constants = self.constants(built);
         let mut cost = self.backend.cost_among(&built.kernel, &constants);
@@ -296,7 +296,7 @@ impl<'a> Space<'a> {
             }
             Err(why) => why,
         };
-        if why.is_empty() { "too expensive".into() } else { why }
+        if why.is_empty() { "the backend prices it at infinity".into() } else { why }
     }
 
     /// Returns the reason why a class cannot be computed.

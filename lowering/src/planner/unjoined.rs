@@ -64,13 +64,15 @@ pub fn unjoined_pairs(space: &Space<'_>, searched: &Searched) -> Vec<UnjoinedPai
 /// virtual, or one kernel stores the results of both; the better alternative counts.
 fn reason(state: &mut State<'_, '_>, from: &PlanKernel, to: &PlanKernel, classes: &[ClassId]) -> Reason {
     if from.load && !to.load {
-        return Reason::Impossible("it is computed once, when parameters are loaded, and read in every run".into());
+        return Reason::Impossible(
+            "the first kernel runs once, when parameters are loaded, and the second in every run".into(),
+        );
     }
     let leader = |kernel: &PlanKernel, state: &State<'_, '_>| state.plan().host[kernel.stores[0]];
     let (first, second) = (leader(from, state), leader(to, state));
     let wanted = classes.iter().any(|&class| state.space.facts.output[class]);
     let virtually = if wanted {
-        Err("it is an output of the program, or of a part that repeats".to_string())
+        Err("the value is an output of the program or of a repeated block".to_string())
     } else {
         attempt(state, |state| classes.iter().for_each(|&class| state.release(class)))
     };
@@ -111,14 +113,14 @@ fn in_words(space: &Space<'_>, error: &PlanError) -> String {
     let place = |class: &ClassId| space.classes.classes[*class].origins.first().cloned().unwrap_or_default();
     match error {
         PlanError::SharedAnchor(_, readers) => {
-            format!("{readers} kernels read it, and each would compute its product or reduction again")
+            format!("{readers} kernels read the result, and each would compute its product or reduction again")
         }
         PlanError::CyclicKernels(class) | PlanError::CyclicChoice(class) => {
-            format!("its kernel would depend on its own result through {}", place(class))
+            format!("the joined kernel would depend on its own result through {}", place(class))
         }
         PlanError::Kernel(_, why) => why.clone(),
         PlanError::NoChoice(class) | PlanError::NoHost(class, _) => {
-            format!("nothing would be left to compute {}", place(class))
+            format!("no kernel would compute {}", place(class))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Random graphs in legal form, for the tests here and for those of whole programs.
+//! Builds random graphs in legal form, for the tests of this crate and for tests of whole programs.
 
 use eutectic_ir::{DType, Graph, NodeId, Type};
 

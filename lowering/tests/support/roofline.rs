@@ -39,6 +39,6 @@ impl Backend for Roofline {
     }
 
     fn compile(&self, _: &Program) -> Result<Arc<dyn Executable>, BackendError> {
-        Err(BackendError::Device("this backend only prices".into()))
+        Err(BackendError::Device("cannot compile a program because the roofline backend only prices kernels".into()))
     }
 }

@@ -25,10 +25,10 @@ const SLOWEST: usize = 8;
 /// Checks a set of rules at many seeds
 #[derive(Parser)]
 struct Args {
-    /// A directory of rules (*.rules), or `packs`: those that are embedded
+    /// A directory of rules (*.rules), or `packs` for the embedded rules
     #[arg(value_name = "DIR")]
     rules: PathBuf,
-    /// Each of the rules is to be refuted, not to hold
+    /// Expects that each rule is refuted, instead of that it holds
     #[arg(long)]
     wrong: bool,
     /// The number of seeds
@@ -49,7 +49,7 @@ struct Args {
     /// Tries the mutants of each rule; 99.9 % must be detected
     #[arg(long)]
     mutants: bool,
-    /// Leaves out what the CPU makes of both sides
+    /// Compares both sides in the interpreter only, and does not compile them for the CPU
     #[arg(long)]
     interpreter_only: bool,
 }

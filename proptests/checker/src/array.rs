@@ -1,8 +1,8 @@
-//! Covering arrays: few rows in which each level of each factor meets each level of every other.
+//! Builds covering arrays: few rows that contain each pair of levels of two factors.
 //!
-//! A wrong rule mostly shows with one or two properties of a case: an element type with a kind of numbers, or a kind of
+//! Most wrong rules fail with one or two properties of a case: an element type with a kind of numbers, or a kind of
 //! numbers with an empty axis (Kuhn, Wallace, Gallo: Software fault interactions and implications for software testing,
-//! 2004). Random cases would miss pairs that depend on the seed.
+//! 2004). Random cases would miss some of these pairs, depending on the seed.
 
 /// Returns rows for factors with these numbers of levels. Each pair of levels of two factors is in some row. The
 /// construction is the greedy one of AETG (Cohen, Dalal, Fredman, Patton, 1997), without its random choices.
@@ -15,7 +15,7 @@ pub fn pairs(levels: &[usize]) -> Vec<Vec<usize>> {
         }
     }
     let mut rows = Vec::new();
-    // The number of uses of each level. It decides between levels of equal gain.
+    // The number of uses of each level. It breaks ties between levels that cover equally many new pairs.
     let mut used: Vec<Vec<usize>> = levels.iter().map(|n| vec![0; *n]).collect();
     if count == 1 {
         return (0..levels[0]).map(|n| vec![n]).collect();

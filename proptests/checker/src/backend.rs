@@ -37,7 +37,7 @@ pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
                     let what = match fault {
                         Fault::Kernels => format!("computes a wrong {side} side ({strategy:?})"),
                         Fault::Rules => {
-                            format!("computes a {side} side that the rules for computability changed")
+                            format!("computes a {side} side whose values the rules that make it computable changed")
                         }
                     };
                     let what = format!("{} {what}", compiler.backend().name());
@@ -56,7 +56,7 @@ pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
     Outcome::Right(right)
 }
 
-/// Returns the first difference between what a backend computes and the reference.
+/// Returns the first difference between the results of a backend and the reference.
 fn one(compiler: &Compiler, graph: &Graph, case: &Case) -> Result<Option<(Fault, Difference)>, Error> {
     let given = |name: &str| case.values.get(name).cloned();
     let Err(differences) = check_on(compiler, graph, &given)? else { return Ok(None) };

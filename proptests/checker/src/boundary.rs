@@ -1,4 +1,5 @@
-//! The numbers at which the laws of an element type change: limits, powers of two and their neighbours, halves.
+//! Lists the numbers at which the arithmetic of an element type changes: limits, powers of two and their neighbours,
+//! halves.
 
 use eutectic::{DType, Tensor};
 
@@ -20,8 +21,8 @@ pub fn integers(dtype: DType, literals: &[f64]) -> Vec<i64> {
     distinct(all.into_iter().filter(|n| dtype.wrap(*n) == *n), |n| *n)
 }
 
-/// Returns the numbers of a floating type at which results change, the most informative ones first. None is NaN,
-/// infinite, subnormal or beyond [`moderate`] unless `extreme`.
+/// Returns the numbers of a floating type at which results change, the most informative ones first. Without `extreme`,
+/// the list has no NaN, no infinities, no subnormal numbers and no numbers beyond [`moderate`].
 pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
     let eps = 2.0 * dtype.unit_roundoff();
     let mut all = vec![0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -1.5, 3.0, -3.0];
@@ -34,8 +35,8 @@ pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
         all.extend([*x, x + 1.0, x - 1.0, -x, x * (1.0 + eps), x * (1.0 - eps), x * 2.0, x / 2.0, x + 0.5]);
     }
     all.extend([0.25, 3.5, -2.5, 4.0, 7.0, 10.0, -10.0, 100.0, 1.0 + eps, 1.0 - eps / 2.0, 0.5 - eps / 4.0]);
-    // The limits of the integers that this type represents, and of the multiples of ½. The same for each narrower type
-    // that it may be cast to.
+    // The limits up to which this type represents every integer and every multiple of ½. The same limits of each
+    // narrower type to which it may be cast.
     for bits in [8, 11, 24, 31, 32, 53, 63] {
         let power = 2_f64.powi(bits);
         all.extend([power, power + 1.0, power - 1.0, -power, power / 2.0 + 0.5, power / 2.0 - 0.5]);
@@ -51,7 +52,7 @@ pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
 
 /// Returns the numbers at which the range of a type ends, the most informative ones first. They include the largest,
 /// the least and subnormal numbers. They also include numbers whose reciprocals, squares, cubes or fourth powers leave
-/// the range. With `moderate`, they are the ends of the range that rules with products promise.
+/// the range. With `moderate`, they are the ends of the range that the contracts of rules with products cover.
 pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let (least, largest) = range(dtype);
     let eps = 2.0 * dtype.unit_roundoff();
@@ -99,8 +100,7 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     distinct(stored.into_iter(), |x| x.to_bits())
 }
 
-/// Returns constants that round an ordinary number coarsely when they are added: the largest ones that a contract
-/// covers.
+/// Returns the largest constants that a contract covers. Adding one to an ordinary number rounds the number coarsely.
 pub fn coarse(dtype: DType) -> [f64; 2] {
     let most = 2_f64.powi(moderate_exponent(dtype));
     [most, -most]

@@ -1,4 +1,4 @@
-//! The cases of a rule: instances over every kind of dims, attributes, element types and values.
+//! Generates the cases of a rule: instances over every kind of dims, attributes, element types and values.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,8 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Returns the cases so that floating element types alternate: the first few cases have all of them.
+    /// Returns the cases in an order that alternates floating element types, so that the first few cases cover all
+    /// types.
     pub fn mixed(&self) -> impl Iterator<Item = &Case> {
         let mut seen: BTreeMap<Vec<DType>, usize> = BTreeMap::new();
         let mut turn = |case: &Case| {

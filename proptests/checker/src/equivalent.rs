@@ -1,21 +1,21 @@
 //! Mutants that are equivalent to their rule: each change, with the reason why it changes no result.
 
-const SHIFT: &str = "a softmax is the same for any shift; only overflow tells, which few instances reach";
+const SHIFT: &str = "a softmax is the same for any shift; only overflow would show it, and few instances overflow";
 
 const SMALL: &str = "exp-normal promises no more than that results below e⁻⁸⁷ may be 0";
 
-const UNMASKED: &str = "without a mask, no row of scores is −∞ for finite operands";
+const UNMASKED: &str = "without a mask, finite operands give no row of scores that is all −∞";
 
 const SAME_PARTS: &str =
     "the first reduction has the same parts in the same order, and the reshape that follows has its own axes";
 
-const BESIDE: &str = "what 2⁹² is lost beside, −2⁹² is lost beside, too";
+const BESIDE: &str = "a number that absorbs 2⁹² in a sum absorbs −2⁹², too";
 
-const MERGED: &str = "these axes lie side by side from here on, and become one again";
+const MERGED: &str = "these axes stay adjacent and are merged again";
 
-const SIGN: &str = "it changes only the sign of a zero, which is open in a sum";
+const SIGN: &str = "it changes only the sign of a zero, which no contract of sums fixes";
 
-/// A part of the rule's name, a part of the change, and the reason why the mutant is equivalent.
+/// The start of the rule's name, a part of the change's description, and the reason why the mutant is equivalent.
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", ":softcap of attention is a number negated", "c·tanh(x/c) is the same for −c"),
     ("", ":softcap of attention-tf32 is a number negated", "c·tanh(x/c) is the same for −c"),
@@ -28,14 +28,14 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", "?none: ", "a tensor without elements has no values"),
     ("decompose/sdpa", ":empty of attention is zeros", UNMASKED),
     ("fuse/attention", ":empty of attention is zeros", UNMASKED),
-    ("", ":empty of attention is guarded", "of finite operands, only rows of −∞ have weights that are NaN"),
-    ("", ":empty of attention-tf32 is guarded", "of finite operands, only rows of −∞ have weights that are NaN"),
+    ("", ":empty of attention is guarded", "with finite operands, only rows of −∞ have weights that are NaN"),
+    ("", ":empty of attention-tf32 is guarded", "with finite operands, only rows of −∞ have weights that are NaN"),
     ("fuse/attention-guarded-alone", ":empty of attention is nan", UNMASKED),
     ("fuse/attention-guarded-scale", ":empty of attention is nan", UNMASKED),
     ("decompose/sdpa-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
     ("fuse/mask-", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
     ("fuse/attention-where", "a number plus 1", "−∞ + 1 is −∞, and softmax is not changed by a summand"),
-    ("unfuse/attention-", "?hides: a number plus 1", "2⁹² + 1 is lost beside a number that hides scores"),
+    ("unfuse/attention-", "?hides: a number plus 1", "a number that hides scores absorbs 2⁹² + 1 in a sum"),
     ("unfuse/attention-", "?hides: a number negated", BESIDE),
     ("unfuse/attention-", "?hides: sub for add", BESIDE),
     ("unfuse/attention-", "?hides: le for eq", "a sum with a positive number is not less than the other summand"),
@@ -82,16 +82,16 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("decompose/scatter-sum", "?any: operand 0 instead of and", SIGN),
     ("decompose/scatter-sum", "?any: operand 1 instead of and", SIGN),
     ("decompose/scatter-sum", "?any: or for and", SIGN),
-    ("decompose/scatter-sum", "?any: reduce-sum for reduce-max", "a count is more than 0 where one holds"),
+    ("decompose/scatter-sum", "?any: reduce-sum for reduce-max", "a count is positive if one condition holds"),
     ("decompose/scatter-sum", "root 0: operand 1 instead of where", SIGN),
     ("simplify/pow-half", "le for eq", "nothing is less than −∞"),
     ("simplify/pow-half", "a number plus 1, inf", "∞ + 1 is ∞"),
     ("simplify/pow-minus-half", "le for eq", "nothing is less than −∞"),
     ("", "a number plus 1, -inf", "−∞ + 1 is −∞"),
     ("bf16/attention-bias", "?kept: le for eq", "nothing is less than −∞"),
-    ("bf16/attention-bias", "?kept: a number plus 1", "it is rounded to the least number all the same"),
+    ("bf16/attention-bias", "?kept: a number plus 1", "the sum is still rounded to the least number"),
     ("f16/attention-bias", "?kept: le for eq", "nothing is less than −∞"),
-    ("f16/attention-bias", "?kept: a number plus 1", "it is rounded to the least number all the same"),
+    ("f16/attention-bias", "?kept: a number plus 1", "the sum is still rounded to the least number"),
     ("f16/attention-bias", "?kept: operand 0 instead of max", "the stated domain has no number below the least of f16"),
     (
         "f16/attention-bias",
@@ -108,7 +108,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("", "−?x in cos", "cos(−x) = cos x"),
     ("", "operand 0 instead of expand", "a lone number is expanded to what it replaces"),
     ("simplify/sub-same", "−expand", "0 is −0 in integers"),
-    ("fuse/glu-bilinear", ":gate of glu is", "of two halves times each other either is the gate"),
+    ("fuse/glu-bilinear", ":gate of glu is", "either of two multiplied halves may be the gate"),
     ("fuse/glu-bilinear", "−?p in glu", "(−u)·(−v) = u·v"),
     ("fuse/glu-function-first[tanh]", "−?p in glu", "(−u)·tanh(−v) = u·tanh v"),
     ("fuse/glu-function-second[tanh]", "−?p in glu", "(−u)·tanh(−v) = u·tanh v"),
@@ -129,11 +129,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "operand 0 instead of reduce-max",
         "the weight of a score of −∞ is 0 in any row",
     ),
-    (
-        "simplify/flat-matmul",
-        "operand 0 instead of reshape",
-        "the reshape after the product is then of the shape that is there",
-    ),
+    ("simplify/flat-matmul", "operand 0 instead of reshape", "the reshape after the product then keeps the shape"),
     ("decompose/short-mean", "operand 0 instead of cast", "the reference rounds a composite once, whatever its type"),
     ("decompose/short-rows", "operand 0 instead of cast", "the reference rounds a composite once, whatever its type"),
     ("decompose/conv-groups", "?groups: :shape of reshape is with axes 0 and 1 swapped", MERGED),
@@ -147,21 +143,21 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     (
         "decompose/conv-transpose-apart",
         "?rows: operand 0 instead of reshape",
-        "the reshape after the product is of as many rows, however many axes they lie along",
+        "the reshape after the product has the same number of rows, whatever their axes",
     ),
     ("unfuse/attention-bias-zeros", "le for eq", "nothing is less than −∞"),
     ("simplify/mul-zero", "", "0 is −0 in integers, and a lone number is expanded to what it replaces"),
-    ("decompose/conv-winograd", ":step of slice is 2", "after one element there is no next one"),
+    ("decompose/conv-winograd", ":step of slice is 2", "a slice of one element has no step"),
     ("decompose/conv-winograd", "?g: :shape of reshape is with axes 2 and 3 swapped", MERGED),
     (
         "simplify/rows-of-",
         "root 0: operand 0 instead of reshape",
-        "a product with a matrix has as many rows, however many axes they lie along",
+        "a product with a matrix has the same number of rows, whatever their axes",
     ),
     (
         "fold/",
         "operand 0 instead of reshape",
-        "a reshape that only takes a leading axis of extent 1 away broadcasts the same",
+        "a reshape that only removes a leading axis of extent 1 broadcasts in the same way",
     ),
 ];
 

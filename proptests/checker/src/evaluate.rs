@@ -21,7 +21,7 @@ use crate::{
 pub struct Evaluated {
     /// The outputs.
     pub results: Vec<Tensor>,
-    /// For each output, the elements that depend on an intermediate result out of range.
+    /// For each output, the elements that depend on an intermediate result that left the range of its type.
     pub wild: Vec<Wild>,
     /// Whether an intermediate result is NaN somewhere.
     pub nan: bool,
@@ -32,7 +32,8 @@ pub struct Evaluated {
 /// # Errors
 /// If an index read from a tensor is out of range.
 ///
-/// # Panics If `values` lacks an input of the graph: both come from one instance of a rule.
+/// # Panics
+/// If `values` lacks an input of the graph: both come from one instance of a rule.
 pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpError> {
     let graph = &*expanded(graph);
     let mut nan = false;
@@ -73,7 +74,8 @@ pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpErro
 /// # Errors
 /// If an index read from a tensor is out of range.
 ///
-/// # Panics As [`evaluated`].
+/// # Panics
+/// See [`evaluated`].
 pub fn unlimited(graph: &Graph, values: &Values) -> Result<Vec<Vec<f64>>, InterpError> {
     let graph = &*expanded(graph);
     let mut results: Vec<Vec<Value<f64>>> = Vec::with_capacity(graph.len());

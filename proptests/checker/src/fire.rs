@@ -39,7 +39,8 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
     let failure = |what: String| Box::new(Failure::of(Check::Fires, what, case, None));
     let ways = 1_u64 << case.instance.commutable(rule).min(6);
     let mut fired = 0;
-    // All orders if they are few; otherwise the orders that swap one op, and the one that swaps all.
+    // Try all orders if there are few. Otherwise, try the orders that swap the operands of one op, and the order that
+    // swaps all.
     let some: Vec<u64> = match ways <= WAYS {
         true => (0..ways).collect(),
         false => (0..WAYS - 1).map(|n| (1 << n) & (ways - 1)).chain([ways - 1]).collect(),
@@ -49,13 +50,13 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
             Ok(sides) => sides,
             Err(Unmatched::NoMatch) => {
                 return Err(failure(format!(
-                    "it does not match with the operands of its commutative ops swapped ({swaps:#b})"
+                    "the rule does not match with the operands of its commutative ops swapped ({swaps:#b})"
                 )));
             }
             Err(other) => return Err(failure(format!("with operands swapped: {other:?}"))),
         };
         fired += 1;
-        // The engine applies such a rule only if it lowers the cost.
+        // The engine applies a `once` rule only if that lowers the cost.
         if rule.once {
             continue;
         }
@@ -76,7 +77,7 @@ pub fn literals_kept(probe: &Probe, case: &Case) -> Result<usize, Box<Failure>> 
     match mistaken.into_iter().next() {
         None => Ok(tried),
         Some((what, sides)) => {
-            let what = format!("it fires although {what}");
+            let what = format!("the rule fires although {what}");
             Err(Box::new(Failure::of(Check::Guard, what, &Case { sides, ..case.clone() }, None)))
         }
     }
@@ -90,10 +91,12 @@ pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result
         Ok(sides) => sides,
         Err(Unmatched::IllTyped(_)) => return Ok(false),
         Err(Unmatched::NoMatch | Unmatched::NoRight) => return Ok(true),
-        Err(Unmatched::Types(how)) => return Err(failure(format!("it fires although {}; then {how}", broken.what))),
+        Err(Unmatched::Types(how)) => {
+            return Err(failure(format!("the rule fires although {}; then {how}", broken.what)));
+        }
     };
     if broken.never {
-        return Err(failure(format!("it fires although {}", broken.what)));
+        return Err(failure(format!("the rule fires although {}", broken.what)));
     }
     let contract = promise(probe.rule());
     let literals = literals(probe.rule());
@@ -106,6 +109,6 @@ pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result
             let what = format!("the rule fires although {}, and is wrong then", broken.what);
             Err(Box::new(Failure::of(Check::Guard, what, &other, verdict.first)))
         }
-        Err(error) => Err(failure(format!("it fires although {}; then {error}", broken.what))),
+        Err(error) => Err(failure(format!("the rule fires although {}; then {error}", broken.what))),
     }
 }

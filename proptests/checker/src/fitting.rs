@@ -1,4 +1,4 @@
-//! Values on which the left side of a rule can be evaluated.
+//! Draws values on which the left side of a rule can be evaluated.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ fn exceeded(sides: &Sides, values: &Values) -> Option<usize> {
     }
 }
 
-/// Finds the tensors that are ids of the left side, and the extents that they index. Without these extents, ids would be small integers
-/// only, which name no element beyond the first few.
+/// Finds the tensors that are ids of the left side, and the extents that they index. Without these extents, ids would
+/// be small integers, which name only the first few elements.
 fn ids(sides: &Sides, values: &Values) -> BTreeMap<String, usize> {
     let is_int = |tensor: &Tensor| tensor.dtype().is_int() && tensor.count() > 0;
     let full = |tensor: &Tensor, n: i64| Tensor::from_i64(tensor.dtype(), tensor.dims(), vec![n; tensor.count()]);

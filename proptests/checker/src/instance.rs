@@ -1,4 +1,4 @@
-//! Instances of a rule: values for all its variables, for each member if the rule is a group.
+//! Draws instances of a rule: values for all its variables, for each member if the rule is a group.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Instance {
         values
     }
 
-    /// Returns the values of its number variables.
+    /// Returns the values of the number variables of the instance.
     pub fn numbers(&self) -> Vec<f64> {
         let bound = |(member, slot): (&Sample, usize)| match member.bindings.get(slot) {
             Some(Bound::Attr(Attr::Float(x))) => Some(x.get()),
@@ -100,7 +100,7 @@ impl Instance {
         self.members.iter().flat_map(|m| &m.types).map(Type::count).sum()
     }
 
-    /// Returns the element types of its tensors.
+    /// Returns the element types of the tensors of the instance.
     pub fn dtypes(&self) -> impl Iterator<Item = DType> {
         self.members.iter().flat_map(|m| &m.types).filter_map(Type::dtype)
     }

@@ -111,7 +111,7 @@ pub fn judge(
             (verdict.judged, verdict.different) =
                 (verdict.judged + l.count().max(1), verdict.different + l.count().max(1));
             let count = |t: &Tensor| Element::Whole(t.count() as i64);
-            let allowed = format!("one type, not {} and {}: so many elements", l.ty(), r.ty());
+            let allowed = format!("equal types, not {} and {}; the numbers of elements are shown", l.ty(), r.ty());
             verdict.first.get_or_insert(Difference { root, at: Vec::new(), left: count(l), right: count(r), allowed });
             continue;
         }
@@ -169,8 +169,8 @@ fn conditions(
     }
 }
 
-/// The elements of an output as numbers, of the left side and of the right one. Integers are there for types that are
-/// not floating.
+/// The elements of an output as numbers, of the left side and of the right side. `integers` is empty for floating
+/// types.
 struct RootNumbers {
     reals: [Vec<f64>; 2],
     integers: [Vec<i64>; 2],
@@ -189,12 +189,12 @@ struct EvaluatedSides<'a> {
     values: &'a Values,
     left: Side,
     right: Side,
-    /// The results of the right side without the limits of types, from the first element on that asks for them.
+    /// The results of the right side with exponents of any size. They are computed when an element first needs them.
     unlimited: Option<Result<Vec<Vec<f64>>, InterpError>>,
 }
 
 impl EvaluatedSides<'_> {
-    /// Judges one element of an output; `None` if nothing is promised of it.
+    /// Judges one element of an output; `None` if the contract promises nothing for it.
     fn element(&mut self, pair: &Pair, numbers: &RootNumbers, root: usize, at: usize) -> Option<Result<(), Wrong>> {
         let [fl, fr] = numbers.reals.each_ref().map(|reals| reals[at]);
         let (wl, wr) = (&self.left.wild[root], &self.right.wild[root]);
@@ -206,7 +206,7 @@ impl EvaluatedSides<'_> {
                 };
                 let (left, right) = (number(fl, bl[at], wl), number(fr, br[at], wr));
                 match pair.floats(left, right) {
-                    // A difference that rounding makes, and not the range, is judged by the bounds alone.
+                    // If rounding causes the difference, and not the range, the error bounds alone decide.
                     Some(Err(_)) if pair.asks_for_range(left, right) => {
                         let roots = self.unlimited.get_or_insert_with(|| unlimited(self.right_side, self.values));
                         let value = roots.as_ref().ok().and_then(|roots| roots.get(root)?.get(at).copied());

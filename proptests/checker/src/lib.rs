@@ -71,7 +71,7 @@ impl Default for Options {
     }
 }
 
-/// The number of cases on which the engine itself is run.
+/// The number of cases on which the engine itself must apply the rule.
 const ENGINE_CASES: usize = 2;
 /// The maximal number of smaller cases that are run on a backend: each takes some compilations.
 const BACKEND_SHRINKS: usize = 40;
@@ -94,7 +94,7 @@ impl Checker {
     /// Checks rules on all cores, and returns the reports in the rules' order.
     ///
     /// # Errors
-    /// As [`Checker::check`].
+    /// See [`Checker::check`].
     pub fn check_all(&self, probes: &[Probe]) -> Result<Vec<Report>, LoadError> {
         probes.par_iter().map(|probe| self.check(probe)).collect()
     }
@@ -156,9 +156,11 @@ impl Checker {
                 difference: None,
             });
         } else if corpus.cases.is_empty() && corpus.unmatched.is_empty() && corpus.too_large {
-            report.notes.push("every instance of its left side is too large to be computed".into());
+            report.notes.push(
+                "cannot compare the sides because every instance of the left side is too large to be computed".into(),
+            );
         } else if corpus.cases.is_empty() {
-            let what = "no instance of its left side is matched by it";
+            let what = "the rule matches no instance of its own left side";
             let unmatched = corpus.unmatched.first();
             report.failures.push(Failure {
                 check: Check::Fires,
@@ -177,7 +179,7 @@ impl Checker {
             clock.tick("comparing the sides of case", report.cases, corpus.cases.len());
             report.cases += 1;
             if let Some(node) = case.illegal(probe.rule()) {
-                let what = format!("its right side is not in legal form: {node}");
+                let what = format!("the right side is not in legal form: {node}");
                 return report.failures.push(Failure::of(Check::Types, what, case, None));
             }
             match case.judge(contract) {
@@ -189,7 +191,9 @@ impl Checker {
         }
         (report.elements, report.judged) = (all.elements, all.judged);
         if all.elements == 0 && !corpus.cases.is_empty() {
-            report.notes.push("its left side has no value in any case, as where it reads a table without rows".into());
+            report.notes.push(
+                "the left side has no value in any case, for example because it reads a table without rows".into(),
+            );
         }
         if all.refutes(contract) {
             let worst = corpus.cases.iter().find(|c| c.judge(contract).is_ok_and(|v| v.refutes(contract)));
@@ -201,7 +205,7 @@ impl Checker {
         if missed.len() > corpus.cases.len() / 4 && probe.rule().phase != Phase::Legalize {
             let values: Vec<_> =
                 missed[0].values().into_iter().map(|(name, value)| format!("{name} = {value}")).collect();
-            let what = "instances of its left side are not matched, such as where";
+            let what = "instances of the left side are not matched, for example with";
             report.notes.push(format!("{} {what} {}", missed.len(), values.join(", ")));
         }
     }
@@ -225,7 +229,8 @@ impl Checker {
     }
 
     fn firing(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, clock: &Clock<'_>, report: &mut Report) {
-        // A short type may round a number of the left side. Rules about short types take this into account.
+        // A 16-bit type may round a number of the left side, so that the rule does not match. Rules about 16-bit types
+        // take this into account.
         let short = |c: &Case| c.instance.dtypes().any(|d| d.register() != d);
         let all_short = corpus.cases.iter().all(short);
         for case in corpus.cases.iter().filter(|c| all_short || !short(c)).take(ENGINE_CASES) {

@@ -97,7 +97,7 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
             let ty = members[0].types[at].clone();
             members.iter_mut().for_each(|member| member.types[at] = ty.clone());
         }
-        // The guard recomputes everything that depends on the tensors.
+        // `sides` infers everything that depends on the tensors again.
         return Some(Broken { what, never, sides: probe.sides(rule, &members) });
     }
     if kind == 3 {
@@ -153,8 +153,8 @@ fn other_attribute(rule: &Rule, bindings: &Bindings, random: &mut fastrand::Rng)
     Some((format!("{} is {other}", rule.scope.name(slot)), changed, never))
 }
 
-/// Returns every change of one literal of the left side, made at each occurrence of the same term, with whether the
-/// rule must not match then.
+/// Returns all mutants in which one literal of the left side changes, at each occurrence of the same term. Each has a
+/// flag, which is set if the rule must not match then.
 fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
     let mut changes: Vec<(String, Term, Term, bool)> = Vec::new();
     for root in &rule.roots {
@@ -173,7 +173,7 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
             }
             Term::Number { id, expr } if expr.literal().is_some_and(f64::is_finite) => {
                 let Some(x) = expr.literal() else { return };
-                // Another number, at a distance that every element type distinguishes.
+                // The other number differs so much that every element type distinguishes them.
                 let y = if x == 1.0 {
                     0.0
                 } else if x.abs() < 16.0 {
@@ -191,7 +191,7 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
     changes.into_iter().map(|(what, from, to, never)| (what, everywhere(&from, &to), never)).collect()
 }
 
-/// Returns a term with every occurrence of another replaced.
+/// Returns a term with every occurrence of the term `from` replaced by `to`.
 pub(crate) fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
     if term == from {
         return to.clone();
@@ -215,7 +215,7 @@ fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
                 for (what, arg) in mutations(rule, arg) {
                     let mut changed = call.clone();
                     changed.args[at] = arg;
-                    // A variable or a number may occur several times.
+                    // The description names the op, because a variable or a number may occur several times.
                     let place = match &call.args[at] {
                         Term::Tensor(_) => format!(" in {}", call.op),
                         Term::Number { expr, .. } => {
@@ -386,7 +386,8 @@ fn others_of_a_slot(rule: &Rule, slot: usize, kind: AttrKind) -> Vec<(String, At
     found
 }
 
-/// Returns a number expression with each of two changes: one is added, or the sign is flipped.
+/// Returns changes of a number expression: 1 is added, the sign is flipped, or the two arguments of a function are
+/// swapped.
 fn numbers(expr: &Expr) -> Vec<(String, Expr)> {
     let mut found = Vec::new();
     let one = Expr::Number(Number::Int(1));

@@ -1,4 +1,4 @@
-//! Finds left sides with one number replaced by a neighbour, which the rule must not match.
+//! Replaces one number of a left side by a neighbour, which the rule must not match.
 
 use eutectic::DType;
 use eutectic_ir::{Attr, Class, Graph, ops::Leaf};
@@ -10,8 +10,8 @@ use eutectic_rewrites::{
 
 use crate::{instance::Instance, mutate::replaced};
 
-/// The tolerance in eps of a rule that rounds, for numbers of `f32` and `f64`. 16-bit numbers hold values that were
-/// computed in these types.
+/// A rule that rounds matches numbers of `f32` and `f64` within this tolerance, in eps. 16-bit types have no tolerance
+/// of their own, because their numbers hold values that were computed in `f32` or `f64`.
 const NEAR: f64 = 4.0;
 
 /// The description of a replacement, and the sides if the rule matches nonetheless.
@@ -34,7 +34,7 @@ pub fn mistaken(probe: &Probe, instance: &Instance) -> (Vec<Neighbour>, usize) {
         }
         tried += 1;
         match probe.sides(&changed, &instance.members) {
-            // The element type rounds both to one number, so that nothing was changed.
+            // The element type rounds both numbers to one, so nothing changed.
             Ok(sides) if matches!(from, Term::Number { .. }) && constants(&sides.written) == own => {}
             Ok(sides) => found.push((what, sides)),
             Err(Unmatched::NoMatch | Unmatched::NoRight | Unmatched::IllTyped(_) | Unmatched::Types(_)) => {}
@@ -99,14 +99,15 @@ fn rounds(contract: Contract) -> bool {
 /// Returns a number with each of its neighbours, at the distance that the contract distinguishes. Integers have the
 /// next integers as neighbours.
 fn pairs(x: f64, contract: Contract, eps: f64, least: f64) -> Vec<(f64, f64)> {
-    // Twice the tolerance: numbers just below a power of two are closer, and are rounded on their way.
+    // Replacements are well beyond the tolerance: numbers just below a power of two are closer to each other, and a
+    // replacement is rounded to the element type.
     let wide = eps < 2.0 * DType::Bf16.unit_roundoff().min(DType::F16.unit_roundoff());
     let steps = if rounds(contract) && wide { 4.0 * NEAR } else { 1.0 };
     let mut others = if steps * eps * x.abs() < 1.0 { vec![x + 1.0, x - 1.0] } else { Vec::new() };
     match x {
         0.0 => {
             others.extend([least, -least]);
-            // `reassoc` takes either zero for the other.
+            // `reassoc` does not distinguish the two zeros.
             if contract == Contract::Exact {
                 others.push(-x);
             }

@@ -59,7 +59,7 @@ pub fn left_alone(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, B
         let Some(graph) = read(&case.sides.written, reader) else { continue };
         let rewritten = optimize(&graph, &rules, &Options::default()).map_err(|e| failure(e.to_string()))?;
         if rewritten.statistics.iter().any(|s| s.name == rule.name && s.applications > 0) {
-            return Err(failure(format!("the engine applies it although `{name}` reads the result")));
+            return Err(failure(format!("the engine applies the rule although `{name}` reads the result")));
         }
         tried += 1;
     }

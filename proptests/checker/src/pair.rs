@@ -35,18 +35,18 @@ pub struct Number {
     pub over: bool,
     /// Whether an intermediate result overflowed, was subnormal or vanished.
     pub wild: bool,
-    /// Whether infinities met in an intermediate result and made NaN.
+    /// Whether an operation on infinities, such as ∞ − ∞, made NaN in an intermediate result.
     pub met: bool,
 }
 
 impl Number {
-    /// Returns whether it is surely a finite number. A subnormal intermediate result may be flushed to 0; the other
-    /// side must be finite all the same.
+    /// Returns whether the result is certainly finite. A subnormal intermediate result may be flushed to 0, but the
+    /// other side must be finite even then.
     fn surely_finite(&self) -> bool {
         self.value.is_finite() && !self.over && (self.wild || self.bounded.err.is_finite())
     }
 
-    /// Returns whether it is NaN or an infinity in real arithmetic, too.
+    /// Returns whether the result is NaN or an infinity in real arithmetic, too.
     fn surely_not_finite(&self) -> bool {
         !self.bounded.value.is_finite() && self.bounded.err == 0.0
     }
@@ -55,23 +55,23 @@ impl Number {
 /// The parameters by which elements of one type are compared.
 pub struct Pair {
     pub contract: Contract,
-    /// Whether NaN and infinities are distinguished, because no input that is not finite is added in another order.
+    /// Whether NaN and infinities are distinguished, because all inputs are finite or both sides are pointwise.
     pub strict: bool,
-    /// Whether both sides are pointwise: an infinity that a pole makes meets others in one order only.
+    /// Whether both sides are pointwise, so that they combine infinities in one order only.
     pub pointwise: bool,
     /// Whether the right side must stay in range if the left side does.
     pub ranged: bool,
     /// Whether numbers are at the ends of the range. Rules about short types treat underflow in these types as 0.
     pub ends: bool,
-    /// Whether only numbers of the program round coarsely: both sides are pointwise, and inputs are ordinary.
+    /// Whether only large constants of the program round coarsely: both sides are pointwise, and inputs are ordinary.
     pub numbers: bool,
     /// Whether all inputs are finite, or −∞ in a mask.
     pub finite: bool,
-    /// Whether the right side has attention, which excludes hidden keys: it may be finite if garbage of hidden keys
-    /// reaches the left side.
+    /// Whether the right side has attention, which excludes hidden keys. It may then be finite although garbage in
+    /// hidden keys reaches the left side.
     pub selects: bool,
-    /// Whether the left side has an op with parts. Its intermediate results leave the range if those of the right
-    /// side's parts do.
+    /// Whether the left side has an op with parts: a composite or an update. Its intermediate results count as out of
+    /// range if those of the right side's parts leave the range.
     pub parts: bool,
     /// Whether inputs or numbers are so large or small that intermediate results may overflow or vanish.
     pub extreme: bool,
@@ -173,8 +173,8 @@ impl Pair {
                 false => Some(reals_differ(a, b, format!("{allowed:.3e} (the propagated bound)"))),
             };
         }
-        // A `fast` rule may exclude inputs. Nevertheless, if the left side is certainly a number, the right one must be
-        // one.
+        // A `fast` rule may exclude inputs. Nevertheless, if the left side is certainly a number, the right side must
+        // be a number too.
         let sure = a.is_finite() && b.is_nan() && self.finite && !self.extreme;
         (self.contract == Contract::Fast && sure).then(|| reals_differ(a, b, "a number".into()))
     }
@@ -197,9 +197,9 @@ impl Pair {
     }
 }
 
-/// Returns whether a number was changed by the range of its type. `unlimited` is the result with exponents of any size;
-/// the difference must exceed a small part of it or of the left side's value. Rounding alone can cancel a whole result,
-/// but not a term that vanishes.
+/// Returns whether a number was changed by the range of its type. `unlimited` is the result with exponents of any size.
+/// The difference must exceed the share [`LOST`] of that result or of the left side's value. Rounding alone can cancel
+/// a whole result, but not a term that vanishes.
 fn left_the_range(x: f64, unlimited: f64, left: f64) -> bool {
     let off = (x - unlimited).abs();
     off.is_nan() || off > unlimited.abs().max(left.abs()) * LOST
@@ -262,7 +262,8 @@ mod tests {
         }
     }
 
-    /// Returns whether a pair of numbers keeps a contract; the left side may be wild.
+    /// Returns whether a pair of numbers keeps a contract. The flag of a number says whether an intermediate result
+    /// left the range.
     fn judge(contract: Contract, strict: bool, left: (f64, bool), right: (f64, bool)) -> Option<bool> {
         let pair = pair(contract, strict);
         let of = |(value, wild): (f64, bool)| Number {

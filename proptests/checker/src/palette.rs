@@ -1,4 +1,4 @@
-//! The values that instances are drawn from: extents, element types, numbers and other attributes.
+//! Defines the values from which instances are drawn: extents, element types, numbers and other attributes.
 
 use eutectic_ir::{
     Attr, DType, Op, Shape,
@@ -34,7 +34,7 @@ pub enum Which {
 pub struct Palette {
     /// The extents of dims.
     pub extents: Vec<i64>,
-    /// Whether an extent is drawn twice only after all others: extents that are equal by accident would hide an error.
+    /// Whether an extent is drawn again only after all others. Extents that are equal by accident can hide an error.
     pub distinct: bool,
     /// The dim with a fixed extent. If it is a variable's, it is bound before other values are drawn.
     pub one: Option<(Which, i64)>,
@@ -42,8 +42,8 @@ pub struct Palette {
     pub zero: bool,
     /// The numbers of the rule's text. Attributes near these are drawn too.
     pub literals: Vec<f64>,
-    /// Numbers for every second number variable, if the case is about range: the ends of the range that contracts
-    /// promise for constants.
+    /// Numbers for every second number variable, if the case tests the range: the least and the largest constants that
+    /// contracts cover.
     pub ends: Vec<f64>,
     /// Whether every number variable takes one of `ends`.
     pub only_ends: bool,

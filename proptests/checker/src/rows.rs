@@ -67,15 +67,15 @@ impl Dims {
     }
 }
 
-/// Large extents: beyond vectors, tiles and 8-bit counters, and beyond the integers that `bf16` and `f16` count. At
-/// these counts, the two types hold even numbers only.
+/// Large extents. They exceed the sizes of vectors and tiles, the range of 8-bit counters, and the numbers up to which
+/// `bf16` (256) and `f16` (2048) represent every integer.
 const LARGE: [i64; 5] = [LEAST_LARGE, 129, 257, 300, 2145];
 /// The largest extent that is drawn around a number of the rule's text.
 const LARGEST_LITERAL: f64 = 4000.0;
-/// The minimal number of dims that are large in turn, for rules with sequences of dims. It is also the maximal number
-/// of variables that are large in turn.
+/// The number of dims that are large in turn: at most this number of variables. Rules with sequences of dims have about
+/// as many dims that are large in turn.
 const TURNS: usize = 4;
-/// The same number for empty dims, which cost little.
+/// The number of dims that are empty in turn. It is larger because empty dims cost little.
 const EMPTY_TURNS: usize = 8;
 /// An extent with space for many combinations of numbers.
 const ROOMY: i64 = 300;
@@ -151,19 +151,19 @@ pub fn rows(rule: &Rule) -> Vec<Row> {
     [space.small(), space.empty(), space.long(), space.ends(), space.sums()].concat()
 }
 
-/// The choices of which the rows of a rule are made.
+/// The levels whose combinations are the rows of a rule.
 struct RowSpace<'a> {
     rule: &'a Rule,
-    /// The variables of element types that are chosen, and the types of each.
+    /// The variables of element types that rows fix, and the types of each.
     slots: Vec<(usize, Vec<DType>)>,
-    /// For each variable of ops, how many ops it stands for.
+    /// For each variable of ops, the number of ops that it may stand for.
     groups: Vec<usize>,
     /// The attributes that are words, each with the number of its words.
     words: Vec<(VarId, usize)>,
     styles: &'static [Style],
-    /// The styles of values that all extents meet.
+    /// The styles of values that are combined with all large and empty extents.
     often: &'static [Style],
-    /// The dims that take turns.
+    /// The dims that are large in turn.
     turns: Vec<Which>,
     /// The choices of the program's numbers at the ends of their range.
     numbers: &'static [Numbers],
@@ -180,11 +180,12 @@ impl<'a> RowSpace<'a> {
         let groups = groups(rule);
         match groups.is_empty() {
             true => slots.truncate(DTYPES),
-            // An op relates the element types of its operands. The condition is the first one, and the selected
-            // operands are the last.
+            // An op relates the element types of its operands, so rows fix one variable only. It is the last one: the
+            // first variable of a selection is the type of its condition, and the last one is that of the selected
+            // operands.
             false => drop(slots.drain(..slots.len().saturating_sub(1))),
         }
-        // All boundary values must have room to meet.
+        // With a large extent, tensors have enough elements for all combinations of boundary values.
         let often: &[Style] =
             if promise(rule) == Contract::Fast { &[Style::Ordinary] } else { &[Style::Boundary, Style::Ordinary] };
         let has_numbers = rule.variables.iter().any(|v| matches!(v.kind, VariableKind::Number(_)));
@@ -203,18 +204,18 @@ impl<'a> RowSpace<'a> {
         bindings
     }
 
-    /// Returns rows in which each pair of levels meets: element types and others.
+    /// Returns rows that contain each pair of levels, those of the element types and those in `others`.
     fn pairs(&self, others: &[usize]) -> Vec<Vec<usize>> {
         let levels: Vec<usize> = self.slots.iter().map(|(_, of)| of.len()).chain(others.iter().copied()).collect();
         array::pairs(&levels)
     }
 
-    /// Returns the numbers of words.
+    /// Returns the number of words of each word variable.
     fn word_counts(&self) -> Vec<usize> {
         self.words.iter().map(|(_, count)| *count).collect()
     }
 
-    /// Returns the words of some levels.
+    /// Returns the words that the levels select.
     fn listed(&self, levels: &[usize]) -> Vec<(VarId, usize)> {
         self.words.iter().zip(levels).map(|((slot, _), level)| (*slot, *level)).collect()
     }
@@ -241,8 +242,8 @@ impl<'a> RowSpace<'a> {
         self.pairs(&counts).iter().map(row).collect()
     }
 
-    /// Returns the rows with an empty dim. A sum over nothing reads nothing, not even NaN: each side must exclude the
-    /// same elements.
+    /// Returns the rows with an empty dim. A sum over an empty axis reads no element, not even NaN, so both sides must
+    /// exclude the same elements.
     fn empty(&self) -> Vec<Row> {
         let special = [Style::Placed, Style::NonFinite].into_iter().filter(|style| self.styles.contains(style));
         let styles: Vec<Style> = self.often.iter().copied().chain(special).collect();
@@ -254,8 +255,8 @@ impl<'a> RowSpace<'a> {
         self.pairs(&[turns.len(), styles.len()]).iter().map(row).collect()
     }
 
-    /// Returns the rows with a large dim. Each large extent of each dim meets each style. This covers triples, because
-    /// a wrong count shows in one style only.
+    /// Returns the rows with a large dim. They combine each large extent of each dim with each style. These are
+    /// triples, because a wrong count shows in one style only.
     fn long(&self) -> Vec<Row> {
         let mut large = LARGE.to_vec();
         for x in literals(self.rule) {
@@ -271,8 +272,8 @@ impl<'a> RowSpace<'a> {
         self.pairs(&[large.len(), turns.len() * often.len()]).iter().map(row).collect()
     }
 
-    /// Returns the rows at the ends of the range of each element type. They have room to meet, with each number of the
-    /// program at the ends of its range.
+    /// Returns the rows with numbers at the ends of each element type's range. One dim is large, so that tensors
+    /// contain all combinations of these numbers. The numbers of the program are at the ends of their range, too.
     fn ends(&self) -> Vec<Row> {
         let roomy = [Style::Ends, Style::Numbers].into_iter().filter(|style| self.styles.contains(style));
         let kinds: Vec<(Style, Numbers)> =

@@ -70,15 +70,15 @@ pub fn values(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<Tensor> + '_ 
 /// Compiles and runs a graph, and compares every output with the interpreter's.
 ///
 /// # Errors
-/// The engine's, in the outer result; the first difference of each output in the inner one.
+/// The outer result has the engine's error, and the inner result the first difference of each output.
 pub fn check(compiler: &Compiler, graph: &Graph, seed: u64) -> Result<Result<(), Vec<Difference>>, Error> {
     check_on(compiler, graph, &values(graph, seed))
 }
 
-/// As [`check`], on given inputs and parameters.
+/// Compiles and runs a graph on given inputs and parameters, and compares every output with the interpreter's.
 ///
 /// # Errors
-/// As [`check`].
+/// See [`check`].
 pub fn check_on(
     compiler: &Compiler,
     graph: &Graph,
@@ -171,8 +171,8 @@ fn whole(at: usize, got: i64, want: i64) -> Option<Wrong> {
     (got != want).then_some(Wrong { at, got: Element::Whole(got), want: Element::Whole(want), allowed: 0.0 })
 }
 
-/// Returns, for each node, whether it depends on a reduction of no elements. The maximum of none is −∞, which no input
-/// is.
+/// Returns, for each node, whether it depends on a reduction of no elements. The maximum of no elements is −∞, although
+/// no input is infinite.
 fn below_empty_reductions(graph: &Graph) -> Vec<bool> {
     let mut below: Vec<bool> = Vec::with_capacity(graph.len());
     for (_, node) in graph.nodes() {

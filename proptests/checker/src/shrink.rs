@@ -25,7 +25,7 @@ const READABLE: usize = 64;
 const STEPS: usize = 3000;
 /// The numbers that attributes are first tried with.
 const PLAIN: [f64; 6] = [1.0, 2.0, -1.0, -2.0, 0.5, 0.0];
-/// The most elements of a failing tensor that are tried as the first one of a smaller tensor.
+/// The maximal number of elements of a failing tensor that are tried as the first element of a smaller tensor.
 const CARRIED: usize = 8;
 
 /// Returns the smallest failing case found in at most `most` calls of `fails`. Each call may take a compilation, so
@@ -62,7 +62,7 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn
         let Ok(sides) = instance.sides(probe, 0) else { continue };
         for turn in 0..3 + CARRIED {
             let mut values = fitting(&sides, manner, &mut random);
-            // What fails may be rare: the values of the failing case do again.
+            // Failing values may be rare, so the values of the failing case are tried too.
             if turn >= 3 && !carry(&smallest, &mut values, turn - 3) {
                 break;
             }
@@ -81,7 +81,8 @@ fn weight(instance: &Instance) -> (usize, usize) {
     (instance.size(), instance.values().iter().map(|(_, value)| value.len()).sum())
 }
 
-/// Fills tensors with elements of a failing case, from one of its elements on. Returns false if no tensor has so many.
+/// Fills tensors with the elements of a failing case, starting at element `from`. Returns whether some tensor of the
+/// failing case has an element `from`.
 fn carry(failing: &Case, values: &mut Values, from: usize) -> bool {
     let mut any = false;
     for (name, tensor) in values.iter_mut() {
@@ -96,7 +97,7 @@ fn carry(failing: &Case, values: &mut Values, from: usize) -> bool {
     any
 }
 
-/// Returns the case with as many plain numbers as it takes to fail.
+/// Replaces numbers of a failing case by plain ones, as long as the case still fails.
 fn plainer(mut case: Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     let mut steps = 0;
     // All values at once come first: a failure that needs equal numbers is lost if one of them changes.

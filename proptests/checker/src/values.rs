@@ -1,4 +1,4 @@
-//! The values of a case's tensors: ordinary numbers, and each kind of number on which wrong rules fail.
+//! Draws the values of a case's tensors: ordinary numbers, and each kind of number on which wrong rules fail.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ pub enum Style {
     /// Like ordinary, but positive, for roots and logarithms.
     Positive,
     /// Numbers at which the arithmetic of the element type changes: limits of integers, halves, powers of two and their
-    /// neighbours, and the numbers of the rule's text. The most informative ones of all tensors meet in every
-    /// combination, as far as the tensors have elements.
+    /// neighbours, and the numbers of the rule's text. The most informative numbers of different tensors are combined
+    /// in every way, as far as the tensors have elements.
     Boundary,
     /// Every magnitude that contracts cover.
     Moderate,
@@ -39,10 +39,10 @@ pub enum Style {
     /// Numbers near the largest one, or near its square root.
     Large,
     /// Numbers at the ends of the element type's range: the largest and the least, those whose products overflow or
-    /// underflow, and every magnitude in between. The numbers of all tensors meet as for boundary values.
+    /// underflow, and every magnitude in between. Numbers of different tensors are combined as for `Boundary`.
     Ends,
-    /// Ordinary data, with large constants where the program may state a number: a rounding that such a number causes
-    /// is intended.
+    /// Ordinary data, with large constants for the numbers that the program may state. Roundings that such a constant
+    /// causes are intended.
     Numbers,
     /// Ordinary, with infinities and NaN among them.
     NonFinite,
@@ -101,7 +101,7 @@ pub type Values = BTreeMap<String, Tensor>;
 pub struct Manner<'a> {
     /// The kind of numbers.
     pub style: Style,
-    /// The rule's contract for them.
+    /// The contract by which the rule is judged.
     pub contract: Contract,
     /// The numbers of the rule's text.
     pub literals: &'a [f64],
@@ -174,7 +174,7 @@ pub fn lie_in_the_domain(rule: &Rule, values: &Values) -> bool {
     })
 }
 
-/// Returns a number in a domain: the number itself, its mirror image, or a number of that type between the ends.
+/// Returns a number in a domain: the number itself, its negation, or a number of that type between the ends.
 fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand::Rng) -> f64 {
     let inside = |x: f64| x > least && x < most;
     let between = if most.is_finite() { least + (most - least) * unit(random) } else { least + 0.5 + unit(random) };
@@ -200,7 +200,7 @@ impl Extents {
 /// Returns values for all inputs and parameters of a graph. Indices are within `extents`.
 pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut fastrand::Rng) -> Values {
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
-    // One of several tensors may be ordinary, so that special values meet ordinary ones.
+    // One of several tensors may be ordinary, so that special values are combined with ordinary ones.
     let mixed = leaves.len() > 1
         && !matches!(
             manner.style,
@@ -217,10 +217,13 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut f
         let manner = manner.of_tensor(name);
         let tensor = if dtype.is_float() {
             let special = special_floats(dtype, manner);
-            let mut meeting = Meeting::of(&special, at, leaves.len(), count);
+            let mut combinations = Combinations::of(&special, at, leaves.len(), count);
             let number = |random: &mut fastrand::Rng| float(dtype, manner, random);
-            let mut stored =
-                Tensor::from_f64(dtype, &dims, (0..count).map(|n| meeting.at(n, random, number)).collect::<Vec<_>>());
+            let mut stored = Tensor::from_f64(
+                dtype,
+                &dims,
+                (0..count).map(|n| combinations.at(n, random, number)).collect::<Vec<_>>(),
+            );
             if let Some(domain) = manner.domain(name) {
                 let inside = stored.to_f64().into_iter().map(|x| within(domain, x, dtype, random)).collect::<Vec<_>>();
                 stored = Tensor::from_f64(dtype, &dims, inside);
@@ -239,9 +242,9 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut f
         } else {
             let most = extents.most(name);
             let special = special_integers(dtype, manner, most);
-            let mut meeting = Meeting::of(&special, at, leaves.len(), count);
+            let mut combinations = Combinations::of(&special, at, leaves.len(), count);
             let number = |random: &mut fastrand::Rng| integer(manner.style, most, random);
-            Tensor::from_i64(dtype, &dims, (0..count).map(|n| meeting.at(n, random, number)).collect::<Vec<_>>())
+            Tensor::from_i64(dtype, &dims, (0..count).map(|n| combinations.at(n, random, number)).collect::<Vec<_>>())
         };
         Some((name.to_string(), tensor))
     };
@@ -269,24 +272,24 @@ fn special_integers(dtype: DType, manner: Manner<'_>, most: Option<usize>) -> Ve
     }
 }
 
-/// Combines the first numbers of the tensors' lists in every way, as far as there are elements. The other elements are
-/// drawn from the list or, one in four, from all numbers.
-struct Meeting<'a, T> {
+/// Enumerates the combinations of the first numbers of the tensors' lists: the elements at one index of all tensors are
+/// one combination. Elements beyond these are drawn from the list or, one in four, from all numbers.
+struct Combinations<'a, T> {
     special: &'a [T],
-    /// The number of first entries of the list that take part in every combination.
+    /// The number of entries at the start of each list that are combined.
     first: usize,
     /// The number of consecutive elements with the same entry.
     run: usize,
-    /// The number of elements that all combinations need.
+    /// The number of elements that the combinations need.
     all: usize,
 }
 
-impl<'a, T: Copy> Meeting<'a, T> {
-    /// Returns the meeting for tensor `at` of `tensors`, each with `count` elements.
-    fn of(special: &'a [T], at: usize, tensors: usize, count: usize) -> Meeting<'a, T> {
+impl<'a, T: Copy> Combinations<'a, T> {
+    /// Returns the combinations for tensor `at` of `tensors`, each with `count` elements.
+    fn of(special: &'a [T], at: usize, tensors: usize, count: usize) -> Combinations<'a, T> {
         let power = |first: usize| first.checked_pow(tensors.max(1) as u32).filter(|all| *all <= count);
         let first = (1..=special.len()).take_while(|first| power(*first).is_some()).last().unwrap_or(0);
-        Meeting { special, first, run: first.pow(at as u32).max(1), all: power(first).unwrap_or(0) }
+        Combinations { special, first, run: first.pow(at as u32).max(1), all: power(first).unwrap_or(0) }
     }
 
     fn at(&mut self, n: usize, random: &mut fastrand::Rng, other: impl Fn(&mut fastrand::Rng) -> T) -> T {
@@ -341,8 +344,8 @@ pub fn oppositions(tensors: usize) -> usize {
 }
 
 /// Fills the tensors with the largest numbers that the contract covers, in the `n`th way. An intermediate result that
-/// overflows in one order may be small, or cancel, in another one. So first each tensor in turn has the least number,
-/// then each pair of tensors has opposite signs.
+/// overflows in one order of operations may be small, or cancel, in another order. So first each tensor in turn has the
+/// least number, then each pair of tensors has opposite signs.
 pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
     let (way, others) = (n % oppositions(values.len()), n / oppositions(values.len()));
     let filled = |(at, (name, tensor)): (usize, (&String, &Tensor))| {
@@ -360,9 +363,9 @@ pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
     values.iter().enumerate().map(filled).collect()
 }
 
-/// Returns values with pairs of numbers at the ends of the range: one in each half of the only tensor along its last
-/// axis. Thus a gate meets the value that it scales. Each pair has its turn as `n` counts up. Returns `None` for
-/// several tensors, or if there are no halves.
+/// Returns values with pairs of numbers at the ends of the range. The two numbers of a pair are at the same position in
+/// the two halves of the last axis of the only tensor. So a gate is combined with the value that it scales. All pairs
+/// occur as `n` increases. Returns `None` for several tensors, or if there are no halves.
 pub fn halved(values: &Values, manner: Manner<'_>, n: usize) -> Option<Values> {
     let (name, tensor) = values.iter().next().filter(|_| values.len() == 1)?;
     let width = *tensor.dims().last()?;
@@ -396,7 +399,7 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
     let (least, largest) = if manner.moderate { (most.recip(), most) } else { range(dtype) };
     match (manner.style, random.usize(..6)) {
         (Style::Ordinary | Style::Boundary, _) => x,
-        // Exponents whose powers are subnormal.
+        // Exponents x for which eˣ is subnormal.
         (Style::Ends, 0 | 1) => {
             let normal = range(dtype).0;
             let (low, high) = ((normal * 2.0 * dtype.unit_roundoff()).ln(), normal.ln());

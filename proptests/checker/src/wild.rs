@@ -53,7 +53,7 @@ const EXPONENT: f64 = 700.0;
 
 /// A node with its operands and its result.
 pub struct Step<'a> {
-    /// The node.
+    /// The number of the node.
     pub id: NodeId,
     /// The node.
     pub node: &'a Node,
@@ -63,10 +63,11 @@ pub struct Step<'a> {
     pub results: &'a [Value<f64>],
 }
 
-/// Returns the wild elements of each result, given the wild elements of the operands.
+/// Returns, for each result, the elements that depend on a result out of range. `before` marks such elements of the
+/// operands.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// See [`evaluate`].
 pub fn wild(step: &Step<'_>, before: &[&Wild]) -> Result<Vec<Wild>, InterpError> {
     let mut all = step.own()?;
     for (wild, result) in all.iter_mut().zip(step.met()?) {
@@ -152,7 +153,8 @@ impl Step<'_> {
         Ok(all)
     }
 
-    /// Returns the NaN that this node itself made of infinities: with ones in their place, it makes a number.
+    /// Returns the NaN that this node itself made of infinities: if 1 or −1 replaces the infinities, the result is a
+    /// number.
     fn met(&self) -> Result<Vec<Marks>, InterpError> {
         let is_nan = |x: &Value<f64>| reals(x).iter().any(|x| x.is_nan());
         let is_infinite = |x: &&Value<f64>| reals(x).iter().any(|x| x.is_infinite());
@@ -167,7 +169,7 @@ impl Step<'_> {
         Ok(self.results.iter().zip(&tame).map(marks).collect())
     }
 
-    /// Returns elements that are not normal numbers of the type, although all of their operands are finite.
+    /// Marks elements that are not normal numbers of the type, although all of their operands are finite.
     fn out_of_range(&self, result: &Value<f64>) -> Wild {
         let (least, largest) = range(result.dtype);
         let (over, under) = (|x: &f64| x.abs() > largest, |x: &f64| *x != 0.0 && x.abs() < least);
@@ -197,8 +199,8 @@ impl Step<'_> {
         wild
     }
 
-    /// Returns the zeros whose sign shows that the exact result is no zero: the numbers were too small for `f64`. A
-    /// zero made from an infinity is exact.
+    /// Marks zeros whose exact result is too small for `f64`: if each operand is replaced by its sign, the result is
+    /// not 0. A zero made from an infinity is exact.
     fn vanished(&self) -> Result<Marks, InterpError> {
         let result = &self.results[0];
         let far = |x: &f64| *x != 0.0 && x.is_finite() && !(SMALL..=EXPONENT).contains(&x.abs());
@@ -215,7 +217,8 @@ impl Step<'_> {
         Ok(marks)
     }
 
-    /// Returns the elements that depend on a marked element of an operand: NaN in its place would reach them.
+    /// Returns the elements that depend on a marked element of an operand: they become NaN if NaN replaces the marked
+    /// elements.
     fn passed_on(&self, before: &[&Marks]) -> Result<Vec<Marks>, InterpError> {
         let is_real = |x: &Value<f64>| matches!(x.data, Data::Real(_));
         let read: Option<Marks> = self.is_pointwise().then(|| {

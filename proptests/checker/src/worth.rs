@@ -19,7 +19,7 @@ const DRAWS: usize = 400;
 const FEW: usize = 4;
 /// The maximal size of an instance, in elements of all tensors.
 const LARGEST: usize = 1 << 24;
-/// The minimal size of an instance, in elements. For smaller ones, the start of a kernel takes most of the time.
+/// The minimal size of an instance, in elements. For smaller ones, launching a kernel takes most of the time.
 const SMALLEST: usize = 1 << 14;
 
 /// The ratio below which two predictions count as equal. Costs are fitted to measurements, which vary by more and
@@ -84,7 +84,7 @@ fn seconds(compiler: &Compiler, side: &Graph) -> Option<f64> {
 /// declare it without being slower.
 ///
 /// # Errors
-/// As [`worth`].
+/// See [`worth`].
 pub fn lint(rules: &RuleSet, backends: &[Compiler]) -> Result<Vec<Lint>, LoadError> {
     let embedded = RuleSet::embedded()?;
     let mut lints = Vec::new();
@@ -94,10 +94,11 @@ pub fn lint(rules: &RuleSet, backends: &[Compiler]) -> Result<Vec<Lint>, LoadErr
         let Some(Worth { ratio, instances }) = worth(&probe, &embedded, backends, enough)? else { continue };
         let message = match (ratio > enough, rule.canonical) {
             (true, false) => format!(
-                "in {instances} instances its right side takes {ratio:.2} times as long or longer; remove it, or say \
-                 (canonical) if other rules start from there"
+                "in {instances} instances the right side takes at least {ratio:.2} times as long as the left; remove the \
+                 rule, or declare it \
+                 (canonical) if other rules start from its result"
             ),
-            (false, true) => "its right side is not always dearer: remove (canonical)".into(),
+            (false, true) => "the right side is not slower in every instance; remove (canonical)".into(),
             _ => continue,
         };
         lints.push(Lint::of(rule, message));

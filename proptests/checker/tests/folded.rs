@@ -8,7 +8,7 @@ use eutectic_ir::{Attr, Class, Op};
 const NUMBERS: [f64; 16] =
     [-100.0, -87.0, -30.0, -17.0, -1.0, -1e-3, -1e-10, 0.0, 1e-10, 1e-3, 0.5, 1.0, 2.5, 17.0, 30.0, 88.0];
 
-/// The bound on the error of kernels, in eps of the result: that of the functions that they approximate. They may flush
+/// The allowed error of kernels, in eps of the result. Kernels approximate functions within this bound, and may flush
 /// subnormal numbers to 0.
 const EPS: f64 = 16.0;
 

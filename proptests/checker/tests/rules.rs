@@ -27,7 +27,8 @@ fn embedded_rules_hold() {
     }
 }
 
-/// A change in only one member of a group gave another program than the one that the engine sees.
+/// A broken guard must change a shared tensor in all members of a group. Otherwise the checker judges a program that
+/// the engine never sees.
 #[test]
 fn members_of_a_group_share_what_is_changed_in_one() {
     let packs = RuleSet::embedded().unwrap();

@@ -1,4 +1,5 @@
-//! `cargo run --release -p eutectic-conformance --example sweep -- PROGRAMS SEED [BACKEND]`: random programs in every way.
+//! Runs random programs in every way:
+//! `cargo run --release -p eutectic-conformance --example sweep -- PROGRAMS SEED [BACKEND]`.
 
 use anyhow::{Context, ensure};
 use eutectic::{BACKENDS, Listed, Setup};
@@ -14,7 +15,7 @@ fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| {
         let text = args.get(at).context("usage: sweep PROGRAMS SEED [BACKEND]")?;
-        text.parse::<u64>().with_context(|| format!("`{text}` is no number"))
+        text.parse::<u64>().with_context(|| format!("cannot read `{text}` as a number"))
     };
     let (programs, seed) = (number(0)?, number(1)?);
     let listed = args.get(2).map_or(Ok(&BACKENDS[0]), |name| Listed::named(name))?;

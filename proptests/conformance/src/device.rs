@@ -1,5 +1,5 @@
-//! The device under test: a backend in one or several forms that must give the same bits, and the kernels that it
-//! refused.
+//! Runs kernels and programs on the backend under test, in one or several forms that must give the same bits, and
+//! counts refusals.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -44,7 +44,8 @@ impl Device {
     /// # Errors
     /// If the rules of the backend do not load.
     ///
-    /// # Panics If there are no forms.
+    /// # Panics
+    /// If there are no forms.
     pub fn new(forms: Vec<Arc<dyn Backend>>) -> Result<Device, Error> {
         let rules = packs(&*forms[0])?.choose(&Choice::default())?;
         Ok(Device { forms, rules, judged: AtomicUsize::new(0), refused: Mutex::default(), waiting: Mutex::default() })
@@ -76,7 +77,7 @@ impl Device {
         &self.forms
     }
 
-    /// Compilers for the forms, with the embedded rules and the backend's.
+    /// Returns compilers for the forms, with the embedded rules and the backend's own rules.
     pub fn compilers(&self) -> impl Iterator<Item = Compiler> + '_ {
         let compiler = |backend: &Arc<dyn Backend>| Compiler::from_arc(backend.clone(), self.rules.clone());
         self.forms.iter().map(compiler)
@@ -84,7 +85,7 @@ impl Device {
 
     /// Returns a compiler for the first form.
     pub fn compiler(&self) -> Compiler {
-        self.compilers().next().expect("there is a form").with_options(Options::default())
+        self.compilers().next().expect("a device has at least one form").with_options(Options::default())
     }
 
     /// Counts a right result.
@@ -123,7 +124,7 @@ impl Device {
                 self.refuse(|| why.clone());
                 None
             }
-            (Ok(_), Some(why)) => panic!("it compiles what it does not support: {why}"),
+            (Ok(_), Some(why)) => panic!("the backend compiles a kernel that it does not support: {why}"),
             (Err(error), None) => panic!("`supports` accepts a kernel that does not compile: {error}"),
             (Err(error), Some(why)) => panic!("the backend does not support {why}, but its error is {error}"),
         }
@@ -165,7 +166,7 @@ impl Device {
         self.check_with(kernel, inputs, 0, tolerance);
     }
 
-    /// As [`Device::check`], with the last `params` of the tensors as parameters.
+    /// Compares like [`Device::check`], with the last `params` tensors as parameters.
     pub fn check_with(&self, kernel: &Kernel, inputs: &[Tensor], params: usize, tolerance: f64) {
         let one = Waiting { kernel: kernel.clone(), inputs: inputs.to_vec(), params, tolerance };
         let full = match &mut *self.lock() {
@@ -187,7 +188,7 @@ impl Device {
         let results: Option<Vec<_>> = self.forms.iter().map(on).collect();
         let Some(results) = results else { return };
         let results: Vec<_> = results.into_iter().map(|r| r.unwrap_or_else(|e| panic!("{e}\n{kernel:#?}"))).collect();
-        assert!(results.iter().all(|r| *r == results[0]), "its forms differ: {kernel:#?}");
+        assert!(results.iter().all(|r| *r == results[0]), "the forms of the backend differ: {kernel:#?}");
         for (got, want) in results[0].iter().zip(&expected) {
             close(got, want, *tolerance).unwrap_or_else(|problem| panic!("{problem}, {kernel:#?}"));
         }
@@ -195,8 +196,8 @@ impl Device {
     }
 }
 
-/// Checks that the price of a kernel is that of its first candidate, that no other candidate is cheaper, and that there
-/// is a candidate exactly if the kernel is supported.
+/// Checks that the price of a kernel is its first candidate's, and that no other candidate is cheaper. A kernel must
+/// have candidates if it is supported, and none otherwise.
 fn priced_as_it_is_computed(backend: &dyn Backend, kernel: &Kernel) {
     let candidates = backend.candidates(kernel, &[]).unwrap_or_default();
     assert_eq!(candidates.is_empty(), backend.supports(kernel).is_err(), "{kernel:#?}");
@@ -208,7 +209,7 @@ fn priced_as_it_is_computed(backend: &dyn Backend, kernel: &Kernel) {
     assert!(ascends, "{:?}: {kernel:#?}", candidates.iter().map(|c| (&c.name, c.cost.seconds)).collect::<Vec<_>>());
 }
 
-/// Returns why a backend does not take a kernel: it is beyond a limit, or not supported.
+/// Returns the reason why a backend refuses a kernel: it exceeds a limit or is not supported.
 fn refusal(backend: &dyn Backend, kernel: &Kernel) -> Option<String> {
     backend.supports(kernel).err().map(|why| why.join(", "))
 }
@@ -270,8 +271,9 @@ pub fn run(
     }
     assert_eq!(twice[0], twice[1], "a second run gives the same bits");
     let tensor = |(bytes, ty): (Vec<u8>, &Type)| {
-        let (dtype, dims) = (ty.dtype().expect("ports are tensors"), ty.dims().expect("of known extents"));
-        Tensor::new(dtype, &dims, bytes).expect("as many bytes as the type asks for")
+        let (dtype, dims) =
+            (ty.dtype().expect("ports are tensors"), ty.dims().expect("the extents of ports are known"));
+        Tensor::new(dtype, &dims, bytes).expect("the bytes have the size of the type")
     };
     Ok(twice.swap_remove(0).into_iter().zip(&types).map(tensor).collect())
 }

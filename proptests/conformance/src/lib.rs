@@ -1,5 +1,5 @@
-//! The requirements on every backend: suites that take any device, random programs against the reference, and the
-//! definition of a kernel's meaning.
+//! Tests the requirements on every backend: suites for any device, random programs that are compared with the reference,
+//! and a definition of what kernels compute.
 
 pub mod device;
 pub mod kernels;

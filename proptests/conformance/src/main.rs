@@ -21,16 +21,16 @@ use eutectic_conformance::{
     suites::{SUITES, Verdict, models, numbers, onnx, verdict},
 };
 
-/// Checks that a backend computes what programs say
+/// Checks that a backend computes programs correctly
 ///
-/// Exit code 1 if it does not.
+/// The exit code is 1 if it does not.
 #[derive(Parser)]
 #[command(name = "conformance")]
 struct Args {
     /// The backend
     #[arg(long, value_name = "NAME", value_parser = Listed::named, default_value = BACKENDS[0].name)]
     backend: &'static Listed,
-    /// The folder models/golden: small models, run against what transformers computes
+    /// The folder models/golden, with small models and the results of transformers
     #[arg(long, value_name = "DIR")]
     golden: Option<PathBuf>,
     /// The folder of all-MiniLM-L6-v2, as models/scripts/fetch-minilm.sh fetches it
@@ -43,13 +43,13 @@ struct Args {
     /// the other, in this process
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Kernels are launched one by one, each when the one before it has ended, as compute-sanitizer needs it
+    /// Launches each kernel when the one before it has ended, which compute-sanitizer needs
     #[arg(long)]
     serialize_launches: bool,
-    /// Only checks whose name (suite/check) contains this; several are separated by commas
+    /// Runs only checks whose name (suite/check) contains this word; commas separate several words
     #[arg(value_name = "WORD", value_delimiter = ',', default_value = "")]
     words: Vec<String>,
-    /// This check alone, by its full name; only its result is printed
+    /// Runs this check alone, by its full name, and prints only its result
     #[arg(long, value_name = "NAME", hide = true)]
     one: Option<String>,
 }

@@ -124,7 +124,9 @@ impl Session for Run {
     }
 
     fn adopt(&mut self, loaded: Arc<dyn Loaded>) -> Result<(), BackendError> {
-        let other = BackendError::Device("these are the parameters of another backend's program".into());
+        let other = BackendError::Device(
+            "cannot adopt these parameters because they belong to another backend's program".into(),
+        );
         self.parameters = (loaded as Arc<dyn Any + Send + Sync>).downcast().map_err(|_| other)?;
         for (n, buffer) in self.parameters.code.0.buffers.iter().enumerate() {
             if !matches!(buffer.place, Place::State(_)) {
@@ -199,7 +201,7 @@ impl Session for Run {
         Ok(())
     }
 
-    /// Runs at once.
+    /// Runs before it returns.
     fn submit(&mut self, wanted: &[bool]) -> Result<(), BackendError> {
         let program = &self.parameters.code.0;
         let wanted = [wanted, &[true]].concat();
@@ -338,7 +340,7 @@ struct Evaluator<'a> {
     step: &'a Step,
     row_axes: usize,
     anchor: &'a [f64],
-    /// Results of row operations that were computed already, by the point outside the row.
+    /// The computed results of row operations, by the instruction and the point outside the row.
     rows: HashMap<(ValueId, Vec<usize>), Value<f64>>,
 }
 
@@ -390,7 +392,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Returns a map at a point.
+    /// Evaluates an index map at a point.
     fn at(&mut self, index: &Index, point: &[usize]) -> Result<i64, BackendError> {
         let mut read = HashMap::new();
         for value in index.values() {

@@ -1,4 +1,4 @@
-//! The parts of suites: named checks of a device.
+//! Defines suites: lists of named checks of a device.
 
 use crate::device::Device;
 

@@ -19,17 +19,17 @@ use crate::{
     program::{Case, programs},
 };
 
-/// How a program is compiled.
+/// The way in which a program is compiled.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
-    /// With all rules, and that plan search.
+    /// With all rules, and this strategy of the plan search.
     Search(Strategy),
     /// With about half of the rules that only make programs faster, chosen by the case's seed.
     SomeRules,
 }
 
 impl Way {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Way; 4] =
         [Way::Search(Strategy::Unfused), Way::Search(Strategy::Greedy), Way::Search(Strategy::Local), Way::SomeRules];
 }
@@ -41,7 +41,7 @@ pub struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// On a device.
+    /// Returns a sweep on a device.
     pub fn new(device: &Device) -> Sweep<'_> {
         Sweep { device, compiler: device.compiler() }
     }
@@ -56,7 +56,8 @@ impl Sweep<'_> {
         each(count, steps, seed, agrees).map_err(|e| anyhow!("{way:?}: {e}"))
     }
 
-    /// Checks of random programs that `--fp exact` gives the bits of op-by-op execution; the first that fails is shrunk.
+    /// Checks on random programs that `--fp exact` gives the bits of op-by-op execution. The first program that fails
+    /// is shrunk.
     ///
     /// # Errors
     /// The failure, for people.
@@ -120,7 +121,7 @@ impl Sweep<'_> {
         let compiler = match way {
             Way::Search(strategy) => compiler.with_strategy(strategy),
             Way::SomeRules => {
-                let rules = some_rules(compiler.rules(), seed).context("leaving rules out")?;
+                let rules = some_rules(compiler.rules(), seed).context("cannot leave out rules")?;
                 compiler.with_rules(rules)
             }
         };
@@ -148,7 +149,7 @@ fn each(count: u32, steps: usize, seed: u64, check: impl Fn(Case) -> anyhow::Res
     TestRunner::new(config).run(&programs(steps), check).map_err(|e| anyhow!("{e}"))
 }
 
-/// Drops about half of the rules, at random from a seed. Keeps those without which programs may have no kernels.
+/// Drops about half of the rules, at random from a seed. Keeps the rules without which programs may have no kernels.
 fn some_rules(rules: &RuleSet, seed: u64) -> Result<RuleSet, LoadError> {
     let mut random = fastrand::Rng::with_seed(seed);
     let dropped = rules.iter().filter(|rule| {

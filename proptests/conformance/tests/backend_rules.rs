@@ -1,4 +1,4 @@
-//! A backend that lacks something brings rules that do without it.
+//! Tests that rules of a backend replace a feature that the backend lacks.
 
 use std::sync::Arc;
 

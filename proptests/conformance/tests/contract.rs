@@ -18,11 +18,11 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-/// The processor within limits, refusing at compile time what its seed says.
+/// The CPU backend with limits. It refuses to compile some kernels, which its seed selects.
 struct Fussy {
     cpu: Cpu,
     limits: Limits,
-    /// The number of kernels that it refuses to compile, of a hundred that do more than one thing.
+    /// The percentage of kernels with more than one computing instruction that it refuses to compile.
     share: u64,
     seed: u64,
 }
@@ -161,7 +161,7 @@ fn programs_are_planned_within_limits_or_refused_before() {
         let limits = limits(&mut Random(case.seed));
         try_on(Fussy::new(limits, 0, 0), &rules, case, counts)
     });
-    // Neither is all there is.
+    // Both outcomes must occur.
     assert!(counts.right > 60 && counts.refused > 60, "{} right, {} refused", counts.right, counts.refused);
 }
 
@@ -175,8 +175,8 @@ fn what_a_compiler_refuses_is_planned_in_another_way() {
     }
 }
 
-/// An encoder's block of which the device compiles the smallest kernels only. Each round reports some, and at the end
-/// all are named.
+/// The device compiles only the smallest kernels of an encoder's block. Each round reports some refusals, and at the
+/// end all are named.
 #[test]
 fn what_cannot_be_compiled_in_any_way_is_named() {
     let mut graph = Graph::new("wide");
@@ -211,7 +211,7 @@ fn what_cannot_be_compiled_in_any_way_is_named() {
     }
 }
 
-/// A transpose of nine axes that no two of are one.
+/// A transpose of nine axes, no two of which can be merged.
 #[test]
 fn many_axes_are_planned_or_refused_before() {
     let mut graph = Graph::new("transpose");

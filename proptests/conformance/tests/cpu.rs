@@ -1,4 +1,4 @@
-//! The processor, on each instruction-set level, with one thread and with two.
+//! Runs the suites on the processor, on each instruction-set level, with one thread and with two.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn device(isa: Isa) -> Device {
     Device::new(vec![form(1), form(2)]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Runs a suite on some levels; nothing may be refused but by the check that asks for it.
+/// Runs a suite on some levels. Only a check that expects a refusal may have one.
 fn passes(name: &str, levels: &[Isa]) {
     let suite: &Suite = SUITES.iter().find(|suite| suite.name == name).expect("there is such a suite");
     for &isa in levels {

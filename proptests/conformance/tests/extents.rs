@@ -38,7 +38,7 @@ fn lengths_that_do_not_fit_are_named() {
         assert_eq!((session.length("S").unwrap(), session.length("T").unwrap()), (3, 2));
         for (at, wrong, says) in [
             (0, tensor(&[10, 4]), "S must be from 0 to 9"),
-            (1, tensor(&[2, 4, 4]), "S is 3 by input `x`"),
+            (1, tensor(&[2, 4, 4]), "input `x` sets S to 3"),
             (2, tensor(&[7, 4]), "T must be from 0 to 6"),
             (2, tensor(&[2, 5]), "input `z` is f32[2 4], but f32[2 5] was given"),
         ] {
@@ -79,7 +79,7 @@ fn what_cannot_be_planned_is_refused_by_name() {
 
 #[test]
 fn a_state_keeps_what_is_beyond_a_run() {
-    // In place, and copied because the new value is an output too.
+    // The state is updated in place, or copied because the new value is an output too.
     let leaves =
         "(dim S :least 2 :most 9) (state s f32[1 S 4]) (input x f32[S 4]) (input r f32[1 2 4]) (input at i64[])";
     let part = "(update s (update-slice s r at :axis -2)) (output o (reduce-sum s :axes [-2] :keep false))";

@@ -1,4 +1,4 @@
-//! No file of a crate imports, directly or through others, a file that imports it. Each file can be read and changed
+//! Tests that no files of a crate import each other, directly or through other files. Each file can be read and changed
 //! with only the files below it. Crates in [`OPEN`] do not satisfy this yet.
 //!
 //! Files are read as tokens. A path leads to the file that declares its name. Re-exports are followed there. They do
@@ -19,7 +19,7 @@ use source::{is_name, tokens_outside_tests};
 /// A module of a crate: the names that lead to it.
 type Module = Vec<String>;
 
-/// A path as it is written; of a `use`, with the name that it gets.
+/// A path as it is written. For a `use`, also the name that it declares.
 struct Mention {
     path: Vec<String>,
     name: Option<String>,
@@ -98,7 +98,7 @@ fn a_cycle_is_found_through_modules_aliases_and_reexports() {
     let (a, inner) = (("a", "mod inner; pub use inner::X;"), ("a/inner", "use crate::b; pub struct X(b::Y);"));
     let b = ("b", "use super::a::{self, X}; pub struct Y(X);");
     assert_eq!(graph(&[root, a, inner, b]), [["a/inner", "b", "a/inner"]]);
-    // Neither a comment nor a text nor a test imports, and a folder does not use what it hands on.
+    // Comments, string literals and tests do not import, and a re-export is not a use.
     let b = (
         "b",
         "// crate::a::X\n/* a::X */ const Z: &str = \"crate::a::X\"; #[cfg(test)] mod t { use crate::a::X; } fn f<'a>() -> char { '\"' }",
@@ -125,7 +125,7 @@ fn read(folder: &Path, at: &[String], files: &mut Crate) {
     }
 }
 
-/// Returns which file imports which.
+/// Returns the graph of the imports between files.
 fn imports(files: &Crate) -> DiGraph<String, ()> {
     let mut graph = DiGraph::new();
     let label = |module: &Module| if module.is_empty() { "lib".to_string() } else { module.join("/") };

@@ -1,1 +1,1 @@
-"""A differential fuzzer: random ONNX graphs, judged node by node against independent references."""
+"""Tests the engine with random ONNX graphs. Each node is compared with independent references."""

@@ -1,4 +1,4 @@
-"""Builds a random graph step by step; each step sees the values of the steps before."""
+"""Builds random graphs step by step. Each step can use the values of the steps before."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from . import values
 from .graph import Case, Node
 from .values import BOOL, F32, FLOATS, I64, INTS
 
-# No value has more elements, so that a graph takes milliseconds.
+# Values have at most this many elements, so that a graph takes milliseconds.
 MOST = 4096
-# Of a new tensor whose element type is free.
+# The weights of the element types when a new tensor may have any of several.
 TYPE_WEIGHTS = {F32: 10, values.F64: 3, values.F16: 3, values.BF16: 2, I64: 3, values.I32: 3, values.I8: 1, values.U8: 1, values.U32: 1, BOOL: 1}
 
 
 class Skip(Exception):
-    """A step does not fit the graph as it is."""
+    """Raised by a step that does not fit the graph."""
 
 
 class Builder:
@@ -28,11 +28,11 @@ class Builder:
     # Random choices
 
     def chance(self, p):
-        """Says yes with probability p."""
+        """Returns True with probability p."""
         return bool(self.rng.random() < p)
 
     def choose(self, options):
-        """Returns one of some options."""
+        """Returns a random option."""
         return options[int(self.rng.integers(len(options)))]
 
     def int(self, low, high):
@@ -49,7 +49,7 @@ class Builder:
         return self.int(-rank, rank - 1)
 
     def shape(self, rank=None):
-        """Draws a shape, often the one that others of the graph have."""
+        """Draws a shape. It is often the base shape of the graph."""
         if rank is None and self.chance(0.5):
             return self.base
         return values.shape(self.rng, rank)
@@ -70,7 +70,7 @@ class Builder:
     # Leaves
 
     def leaf(self, value, constant=None):
-        """Adds a tensor: an input, or a constant of the file."""
+        """Adds a tensor: an input of the graph, or a constant in the file."""
         name = f'v{len(self.env)}'
         constant = self.chance(0.3) if constant is None else constant
         (self.case.constants if constant else self.case.inputs)[name] = value
@@ -82,7 +82,7 @@ class Builder:
         return self.leaf(values.tensor(self.rng, tuple(shape), dtype, mood or self.mood), constant)
 
     def const(self, value, dtype=I64):
-        """Adds a constant that decides about shapes or positions."""
+        """Adds a constant that determines shapes or positions."""
         return self.leaf(np.array(value, dtype), constant=True)
 
     def number(self, dtype, value):
@@ -103,7 +103,7 @@ class Builder:
         return self.env[name].shape
 
     def take(self, types=FLOATS, ranks=range(6), where=lambda v: True, new=0.2):
-        """Returns a value that fits: the newest that does, mostly, or a new leaf."""
+        """Returns a value that fits. Usually this is the newest one that fits, and sometimes a new leaf."""
         fits = [n for n, v in self.env.items() if v.dtype in types and v.ndim in ranks and v.size <= MOST and where(v)]
         computed = [n for n in fits if n not in self.case.constants and n not in self.case.inputs]
         if computed and not self.chance(new):
@@ -119,7 +119,7 @@ class Builder:
         raise Skip
 
     def like(self, name, types=None, shape=None):
-        """Returns a value of the type of another (or of `types`) that broadcasts with it: an older one, or a new leaf."""
+        """Returns a value of the type of another value (or of `types`) that broadcasts with it: an older value or a new leaf."""
         x = self.env[name]
         types = types or (x.dtype,)
 
@@ -139,7 +139,7 @@ class Builder:
     # Nodes
 
     def node(self, op, inputs, outputs=1, captures=(), **attrs):
-        """Adds a node and evaluates it; returns the name of its output, or a list of several."""
+        """Adds a node and evaluates it. Returns the name of its output, or the list of names if there are several."""
         names = [f'v{len(self.env) + i}' for i in range(outputs)]
         inputs = list(inputs)
         while inputs and not inputs[-1]:
@@ -153,7 +153,7 @@ class Builder:
         return names[0] if outputs == 1 else names
 
     def listed(self, op, x, numbers, name, since, others=(), **attrs):
-        """Adds a node whose list of integers is an attribute before an op set, and an input from there on."""
+        """Adds a node whose list of integers is an attribute before op set `since`, and an input from then on."""
         if self.opset < since:
             return self.node(op, [x, *others], **{name: list(numbers)}, **attrs)
         return self.node(op, [x, self.const(numbers), *others], **attrs)

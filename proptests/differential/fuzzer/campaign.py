@@ -1,4 +1,4 @@
-"""A campaign: batches of random graphs, each in a process of its own, because references can crash; judged under two contracts."""
+"""Runs batches of random graphs, each in its own process because references can crash, and judges them by two contracts."""
 
 import collections
 import os
@@ -16,7 +16,7 @@ from .graph import union
 from .judge import Judge
 from .references import References, Unable
 
-# How each case is run: a name, the contract that results are judged by, and the options of `eutectic run`.
+# The ways to run each case: the name, the contract for the results, and the options of `eutectic run`.
 MODES = {
     'default': ('reassoc', ()),
     'exact': ('exact', ('--fp', 'exact')),
@@ -37,7 +37,7 @@ class Finding:
     output: str = ''
 
     def signature(self):
-        """Returns what findings of one kind are expected to share: the last ops, and the sort of difference."""
+        """Returns the last ops and the sort of difference, which findings of one kind probably share."""
         makers = {name: node for node in self.case.nodes for name in node.outputs}
         last = makers.get(self.output)
         if last is None:
@@ -54,7 +54,7 @@ class Report:
     findings: list = field(default_factory=list)
 
     def add(self, other):
-        """Takes in another report."""
+        """Adds the counts and findings of another report."""
         self.counts.update(other.counts)
         self.ops.update(other.ops)
         self.findings += other.findings
@@ -66,7 +66,7 @@ def opset_of(seed, batch):
 
 
 def judge_batch(engine, references, seed, numbers, opset, modes):
-    """Generates graphs, runs them at once in each mode, and judges them."""
+    """Generates graphs, runs all of them together in each mode, and judges them."""
     report, judge, cases, expected = Report(), Judge(references, seed), [], []
     for number in numbers:
         case = graph(references, seed, number, opset)
@@ -95,7 +95,7 @@ def judge_batch(engine, references, seed, numbers, opset, modes):
                 if alone:
                     report.findings.append(Finding(number, opset, mode, kind, detail, case.text(), case, output))
                     continue
-                # The case is right alone, so the program of all of them is wrong.
+                # The case is right when it runs alone, so the program of all cases together is wrong.
                 whole = union([c for _, c in cases])
                 report.findings.append(Finding(number, opset, mode, kind, f'together only: {detail}', whole.text(), whole, f'c{at}{output}'))
     references.forget()
@@ -103,14 +103,14 @@ def judge_batch(engine, references, seed, numbers, opset, modes):
 
 
 def judged(judge, expected, result, contract):
-    """Returns (kind, detail, output) of each way in which a result is wrong."""
+    """Returns (kind, detail, output) for each error of a result."""
     if isinstance(result, Failure):
         return [(result.kind, str(result)[:600], '')]
     return [(v.kind, v.detail, v.output) for v in judge.compare(expected, result, contract)]
 
 
 def in_child(work, timeout=900):
-    """Runs a function in a forked process; returns its result, or the text of the way it ended."""
+    """Runs a function in a forked process. Returns its result, or a text that describes how the process ended."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -135,9 +135,9 @@ def in_child(work, timeout=900):
 
 
 def run(binary, seed, first, count, modes=tuple(MODES), folder=None, seconds=None, tell=print, spool=None):
-    """Runs graphs first … first + count − 1, or as many as the seconds allow; returns the Report.
+    """Runs the graphs first … first + count − 1, or as many as possible in the given seconds. Returns the Report.
 
-    It is kept in the file `spool` after each batch.
+    The report is written to the file `spool` after each batch.
     """
     total, start = Report(), time.monotonic()
     for at in range(first, first + count, BATCH):
@@ -155,7 +155,7 @@ def run(binary, seed, first, count, modes=tuple(MODES), folder=None, seconds=Non
 
 
 def batch_or_singles(binary, seed, numbers, opset, modes, folder, tell):
-    """Judges a batch; where the process crashes, each graph by itself."""
+    """Judges a batch. If the process crashes, splits the batch and judges the parts."""
     work = lambda chosen: lambda: judge_batch(Engine(binary, folder), References(), seed, chosen, opset, modes)
     report = in_child(work(numbers))
     if isinstance(report, Report):

@@ -1,4 +1,4 @@
-"""Drives the `eutectic` binary: many cases in one model, split up where one of them fails."""
+"""Runs the `eutectic` binary on many cases in one model. If some cases fail, the others run without them."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from .values import BF16
 
 
 class Failure(Exception):
-    """The engine refused a case, failed, hung, or crashed; `kind` says which."""
+    """A failure of the engine on a case: it refused the case, failed, hung, or crashed. `kind` says which."""
 
     def __init__(self, kind, text):
         super().__init__(text)
@@ -23,18 +23,18 @@ class Failure(Exception):
 
 
 class Engine:
-    """Runs cases with a binary. `options` are those of `eutectic run`."""
+    """Runs cases with a binary and the given options of `eutectic run`."""
 
     def __init__(self, binary, folder=None, timeout=120):
         self.binary = str(binary)
         self.folder = folder
         self.timeout = timeout
         self.runs = 0
-        # Cases that run alone and not in one model, with the message.
+        # The cases that run alone but not in one model with others, with the error message.
         self.together = []
 
     def known_ops(self, opset):
-        """Returns the ONNX ops of that op set that the importer knows, asking `eutectic inspect`."""
+        """Returns the ONNX ops of the op set that the importer knows, according to `eutectic inspect`."""
         from onnx import defs, helper
         names = sorted({s.name for s in defs.get_all_schemas() if s.domain == ''})
         nodes = [helper.make_node(name, ['x'], [f'y{i}'], name=name) for i, name in enumerate(names)]
@@ -49,17 +49,17 @@ class Engine:
         return set(about['ops']) - {problem['op'] for problem in about['unsupported']}
 
     def run_one(self, case, types, options=()):
-        """Returns the outputs of a case by name; raises Failure."""
+        """Returns the outputs of a case by name, or raises Failure."""
         return self._run([case], [types], options)[0]
 
     def run(self, cases, types, options=()):
-        """Returns for each case its outputs by name, or the Failure."""
+        """Returns the outputs by name, or the Failure, for each case."""
         results = [None] * len(cases)
         self._split(list(range(len(cases))), cases, types, options, results)
         return results
 
     def _split(self, chosen, cases, types, options, results):
-        """Runs the chosen cases at once; cases that the engine names are left out, else the set is halved."""
+        """Runs the chosen cases together. If this fails, leaves out the cases that the error names, or else halves the set."""
         if not chosen:
             return
         try:
@@ -107,7 +107,8 @@ class Engine:
 
     def _call(self, command):
         try:
-            # Seconds of the processor count: a busy machine makes no hang. One that waits for ever uses none.
+            # The limit is processor time, so a busy machine does not look like a hang. A process that waits for ever
+            # uses none.
             limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (self.timeout, self.timeout))
             done = subprocess.run(command, capture_output=True, text=True, timeout=10 * self.timeout, preexec_fn=limit)
         except subprocess.TimeoutExpired:
@@ -115,6 +116,6 @@ class Engine:
         if done.returncode == 0:
             return
         if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-            raise Failure('hang', f'no result in {self.timeout} s of the processor')
+            raise Failure('hang', f'no result in {self.timeout} s of processor time')
         kind = 'crash' if done.returncode < 0 or done.returncode == 101 else 'refused' if done.returncode == 2 else 'failed'
         raise Failure(kind, done.stderr.strip())

@@ -1,4 +1,4 @@
-"""Expected values of a graph, node by node, exact or with every rounding disturbed."""
+"""Evaluates a graph node by node, either exactly or with disturbed roundings."""
 
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ from .values import BF16, F16, F32, F64, is_float, limits, tensor
 
 @dataclass
 class Noise:
-    """How an evaluation is disturbed; `contract` is 'exact' or 'reassoc', and `strength` multiplies the steps."""
+    """The way an evaluation is disturbed. `contract` is 'exact' or 'reassoc', and `strength` multiplies the steps."""
     rng: np.random.Generator
     contract: str
     strength: float = 1.0
@@ -37,7 +37,7 @@ class Noise:
     types: dict = None
 
     def steps(self, shape, most):
-        """Draws steps for each element: independent ones, or one for all."""
+        """Draws a step for each element: independent steps, or the same step for all."""
         draw = self.rng.integers(3)
         if draw == 0:
             return np.full(shape, self.rng.choice([-1, 1]) * most * self.strength)
@@ -45,9 +45,9 @@ class Noise:
 
 
 def evaluate(references, case, noise=None):
-    """Returns all values of a graph by name. Undefined elements are random where `noise` is given.
+    """Returns all values of a graph by name. Undefined elements are random if `noise` is given.
 
-    Raises references.Unable where no reference computes a node.
+    Raises references.Unable if no reference computes a node.
     """
     env = {name: np.asarray(value) for name, value in case.leaves().items()}
     if noise is not None and noise.zeros:
@@ -66,7 +66,7 @@ def evaluate(references, case, noise=None):
 def run_wide(references, node, env, opset, noise, cone):
     """Returns the outputs of one node in float64, unrounded except where a discontinuous op observes them.
 
-    This is the evaluation in which no intermediate result overflows or vanishes; contracts leave open where a plan is between.
+    No intermediate result overflows or vanishes in this evaluation. Contracts allow any result between it and rounded ones.
     """
     floats = [name for name in node.reads() if is_float(noise.types[name])]
     if not floats:
@@ -87,17 +87,17 @@ def run_wide(references, node, env, opset, noise, cone):
 
 
 def narrowed(node, env, types):
-    """Returns what a node reads, in the element types of the graph."""
+    """Returns the values that a node reads, in the element types of the graph."""
     return {name: narrow(env[name], types[name]) if is_float(types[name]) else env[name] for name in node.reads()}
 
 
 def positive_zeros(value):
-    """Takes −0 for 0."""
+    """Replaces −0 by 0."""
     return np.where(wide(value) == 0, np.zeros((), value.dtype), value).astype(value.dtype) if is_float(value.dtype) else value
 
 
 def run_node(references, node, env, opset, noise, cone):
-    """Returns the outputs of one node, disturbed as its op may be rounded."""
+    """Returns the outputs of one node, disturbed by as much as the op may round."""
     kind = rounding_of(node)
     seen = env
     if noise is not None and kind == SUM and not whole(node, env):
@@ -138,7 +138,7 @@ def run_node(references, node, env, opset, noise, cone):
 
 
 def anything(rng, shape, dtype):
-    """Draws values for open elements: of any kind, or all infinite, or all NaN, as an overflow leaves them."""
+    """Draws values for open elements: values of any kind, or only infinities, or only NaN, which an overflow can cause."""
     drawn = tensor(rng, shape, dtype, 'wild')
     if not is_float(dtype):
         return drawn
@@ -151,14 +151,14 @@ def anything(rng, shape, dtype):
 
 
 def overflowing_products(node, env, result):
-    """Says which products may overflow or vanish on the way in some order: those of their large factors, or of their small ones."""
+    """Returns a mask of products that may overflow or vanish in some order: products of their large or of their small factors."""
     x = env[node.inputs[0]]
     info = limits(F64 if x.dtype == F64 else F32)
     with np.errstate(all='ignore'):
         exponents = np.where(np.isfinite(wide(x)) & (x != 0), np.log2(np.abs(wide(x))), 0)
     large, small = np.maximum(exponents, 0), np.minimum(exponents, 0)
     if node.op == 'CumProd':
-        # A scan in steps multiplies any neighbours, those after the element too.
+        # A scan in steps multiplies any neighbours, also ones after the element.
         axis = int(env[node.inputs[1]].reshape(-1)[0])
         total = lambda e: np.broadcast_to(e.sum(axis, keepdims=True), result.shape)
     else:
@@ -167,7 +167,7 @@ def overflowing_products(node, env, result):
 
 
 def overflowing_scores(node, finite, result, most):
-    """Says which rows of attention have scores, or sums of values, that may overflow."""
+    """Returns a mask of rows of attention whose scores or sums of values may overflow."""
     query, key, value = (finite[name] for name in node.inputs[:3])
     if value.max(initial=0) > most / 4:
         return np.ones(result.shape, bool)
@@ -176,7 +176,7 @@ def overflowing_scores(node, finite, result, most):
 
 
 def poisoned(node, env, result):
-    """Says which channels of a convolution have an infinite or NaN weight: ONNX does not say whether padding is multiplied by it."""
+    """Returns a mask of channels with an infinite or NaN weight, since ONNX does not say whether padding is multiplied by it."""
     if node.op not in ('Conv', 'ConvTranspose'):
         return None
     weights, groups = env[node.inputs[1]], node.attrs.get('group', 1)
@@ -187,7 +187,7 @@ def poisoned(node, env, result):
 
 
 def unfilled(node, env, result):
-    """Says which windows of an AveragePool hold padding only: their mean is 0/0, and ONNX does not say what that is."""
+    """Returns a mask of windows of an AveragePool with nothing but padding. Their mean is 0/0, which ONNX does not define."""
     if node.op != 'AveragePool' or node.attrs.get('count_include_pad', 0):
         return None
     node = explicit(node, env)
@@ -204,7 +204,7 @@ def unfilled(node, env, result):
 
 
 def vanishing(node, env, result, least):
-    """Says which results are roots of squares that are subnormal, or are divided by one."""
+    """Returns a mask of results that are roots of subnormal squares, or are divided by such a root."""
     if node.op in ROOTS:
         return np.abs(wide(result)) < least
     if node.op == 'LpNormalization' and node.attrs.get('p', 2) == 2:
@@ -215,9 +215,10 @@ def vanishing(node, env, result, least):
 
 
 def overflowing(references, node, env, opset, result):
-    """Says which results are open because terms overflow before they cancel or are divided, in some order or in one; None if none is.
+    """Returns a mask of results that are open because terms overflow before they cancel or are divided, or None if none is open.
 
-    Terms that are infinite or NaN do not count: how they act is no matter of the order.
+    The overflow may occur in one order of the terms or in several. Infinite and NaN terms do not count, because their
+    effect does not depend on the order.
     """
     if node.op in PRODUCTS and result is not None and is_float(result.dtype):
         return overflowing_products(node, env, result)
@@ -231,16 +232,16 @@ def overflowing(references, node, env, opset, result):
     small = vanishing(node, env, result, float(np.finfo(unit).tiny) ** 0.5 * 4096)
     if small is not None and small.any():
         return small
-    # No sum of so few products of smaller terms overflows.
+    # No sum of terms smaller than this overflows, since there are few products.
     if largest < most ** 0.45:
         return None
     if node.op == 'Attention':
         return overflowing_scores(node, finite, result, most)
     if node.op in ('Resize', 'GridSample'):
-        # Cubic weights are negative, too.
+        # Cubic weights can be negative.
         return np.ones(result.shape, bool) if largest > most / 16 else None
     if node.op in ('ReduceL2', 'ReduceSumSquare', 'ReduceLogSum'):
-        # The sum is taken of halved exponents, because float64 holds no squares of its own largest numbers.
+        # The exponents are halved before the sum, because the squares of the largest float64 numbers overflow.
         power = 1 if node.op == 'ReduceLogSum' else 2
         terms = (finite[node.inputs[0]] / most ** (1 / power)) ** power
         return terms.sum(**axes_of(node, env, terms.ndim)).reshape(result.shape) > 1 / 16
@@ -260,7 +261,7 @@ def overflowing(references, node, env, opset, result):
 
 
 def whole(node, env):
-    """Says whether a sum is exact in any order: of whole numbers that stay small."""
+    """Returns whether a sum is exact in any order because its terms are small whole numbers."""
     if node.op not in WHOLE_SUMS:
         return False
     values = [env[name] for name in node.reads()]
@@ -274,9 +275,9 @@ def whole(node, env):
 
 
 def disturbed_operand(value, noise, most):
-    """Moves the summands by units of float32: sums of 16-bit values are computed in float32 or better.
+    """Moves the terms of a sum by units of float32, since sums of 16-bit values are computed in float32 or better.
 
-    Fast convolutions transform their operands first, which costs some units more.
+    Fast convolutions transform their operands first, which loses some more units.
     """
     if not is_float(value.dtype):
         return value
@@ -286,12 +287,12 @@ def disturbed_operand(value, noise, most):
 
 
 def absorbed(a, b, total):
-    """Says which sums are one of their terms, because the other one is far below its unit: no order of rounding changes them."""
+    """Returns a mask of sums that equal one term in any order of rounding, because the other is far below the term's unit."""
     return np.minimum(np.abs(a), np.abs(b)) < spacing(wide(total), total.dtype) * 2.0**-10
 
 
 def disturbed_result(value, node, kind, in_cone, env, noise):
-    """Moves a result by what its op may be off."""
+    """Moves a result by the error that its op may have."""
     if not is_float(value.dtype):
         return value
     if node.op in ZERO_SIGN_OPEN:
@@ -314,12 +315,12 @@ def disturbed_result(value, node, kind, in_cone, env, noise):
         unit = GATES[node.op] * spacing(np.maximum(np.abs(wide(env[node.inputs[0]])), 1.0), value.dtype)
     if np.any(unit):
         moved = wide(value) + noise.steps(value.shape, 1.0) * unit
-        # A result that may be 0 is 0 now and then: it may be a divisor.
+        # If a result may be 0, it is set to 0 sometimes, because it may be a divisor.
         zero = (np.abs(wide(value)) <= unit) & (noise.rng.random(value.shape) < 0.2)
         return narrow(np.where(zero, 0.0, moved), value.dtype)
     most = 2 if kind == ULP else 1
     if node.op == 'Gelu' and value.dtype == F64:
-        # The reference rounds the argument of erfc, whose logarithm is a square.
+        # The reference rounds the argument of erfc. The logarithm of erfc is about the square of the argument.
         most = 2 + np.clip(np.nan_to_num(wide(env[node.inputs[0]])), -40, 40) ** 2
         return stepped(value, noise.steps(value.shape, 1) * most)
     return stepped(value, noise.steps(value.shape, most))

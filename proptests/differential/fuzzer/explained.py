@@ -1,4 +1,4 @@
-"""Explained disagreements, as data: programs that the engine refuses on purpose, and results that contracts leave open."""
+"""Disagreements that are right, as data: the engine refuses some programs on purpose, and contracts leave some results open."""
 
 import re
 
@@ -9,7 +9,7 @@ EXPLAINED = [
 
 
 def explain(case, kind, detail, mode):
-    """Returns why a disagreement is right, or None."""
+    """Returns the reason why a disagreement is right, or None."""
     for contract, sorts, pattern, condition, reason in EXPLAINED:
         if contract in (None, mode) and kind in sorts and re.search(pattern, detail) and condition(case):
             return reason

@@ -1,11 +1,11 @@
-"""Facts about ONNX ops that the judge needs: how they round, and whether they are discontinuous."""
+"""Facts about ONNX ops that the judge needs: how they round, and which are discontinuous."""
 
 EXACT, MOVE, ULP, SUM = 'exact', 'move', 'ulp', 'sum'
 
-# One correctly rounded operation of IEEE 754.
+# Ops that are one correctly rounded operation of IEEE 754.
 _EXACT = 'Add Sub Mul Div Sqrt Reciprocal Cast CastLike Sum DequantizeLinear'
 
-# No rounding: values are moved, chosen or compared, or are integers.
+# Ops that do not round: they move, choose or compare values, or compute integers.
 _MOVE = '''
 Abs Neg Sign Floor Ceil Round Relu Max Min Clip Where IsNaN IsInf Not And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual
 Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile Concat Shape Size DepthToSpace SpaceToDepth Slice Split Pad Identity
@@ -14,13 +14,13 @@ ScatterND TensorScatter ReduceMax ReduceMin MaxPool GlobalMaxPool Dropout Quanti
 MatMulInteger ConvInteger QLinearMatMul QLinearConv DynamicQuantizeLinear
 '''
 
-# Elementary functions and their compositions, element by element: a few units in the last place.
+# Elementwise functions. The error is a few units in the last place.
 _ULP = '''
 Exp Log Erf Sin Cos Tan Atan Asin Acos Sinh Cosh Asinh Acosh Atanh Sigmoid Tanh Softplus LeakyRelu PRelu ThresholdedRelu Elu
 Celu Selu HardSigmoid HardSwish Softsign Gelu Mish Swish Shrink Pow Mean Range HannWindow HammingWindow BlackmanWindow
 '''
 
-# Ops that take the elements of their inputs together, in an order that no one promises.
+# Ops that combine several elements of their inputs in an unspecified order.
 _SUM = '''
 MatMul Gemm Einsum Softmax LogSoftmax LayerNormalization RMSNormalization InstanceNormalization GroupNormalization
 BatchNormalization LpNormalization MeanVarianceNormalization LRN ReduceSum ReduceMean ReduceProd ReduceL1 ReduceL2 ReduceLogSum
@@ -35,83 +35,84 @@ Floor Ceil Round Mod Sign Equal Less LessOrEqual Greater GreaterOrEqual ArgMax A
 ThresholdedRelu Shrink OneHot Not And Or Xor If Loop Range
 '''.split())
 
-# Absolute errors, however small the result is: sums of terms of size 1 that cancel, and gates that saturate.
+# Ops with absolute errors, even if the result is small: cancelling sums of terms of size 1, and saturating gates.
 ABSOLUTE = {op: 2.0**-23 for op in ('HannWindow', 'HammingWindow', 'BlackmanWindow', 'MelWeightMatrix')}
 ABSOLUTE |= {op: 2.0**-20 for op in ('RNN', 'GRU', 'LSTM')}
 
-# Errors in proportion to the largest element of the first operand: weights are differences of places.
+# Ops with errors relative to the largest element of the first operand. Weights are differences of positions.
 RELATIVE = {op: 2.0**-19 for op in ('Resize', 'GridSample', 'DFT', 'STFT')}
 
-# Differences of terms that are rounded: errors in units of the result's type, at the size of the largest operand or of 1.
+# Ops that subtract rounded terms. The error is in units of the result's type, at the size of the largest operand or of
+# 1.
 CANCELLING = {'Range': 4.0, 'LogSoftmax': 2.0, 'ReduceLogSumExp': 2.0}
-# The same for each element: x/6 + 1/2 is rounded near its zero at −3, and multiplied by x.
+# Ops that do so for each element: x/6 + 1/2 is rounded near its zero at −3, and then multiplied by x.
 GATES = {'HardSwish': 2.0, 'HardSigmoid': 2.0}
 
-# Ops of several terms: the sign of a zero is that of no one term.
+# Ops of several terms. No single term determines the sign of a zero.
 ZERO_SIGN_OPEN = set(_SUM.split()) | set('Celu Elu Selu HardSwish Gelu Mish Swish Softsign ThresholdedRelu Shrink LeakyRelu PRelu Mean'.split())
-# ONNX gives the zero without its sign (Sign, Range), or does not order 0 and −0 (Relu, and what chooses the larger or the smaller).
+# For these ops, ONNX does not specify the sign of a zero (Sign, Range) or the order of 0 and −0 (Relu, Max, Min, …).
 ZERO_SIGN_OPEN |= set('Sign Range Relu Max Min Clip MaxPool GlobalMaxPool ReduceMax ReduceMin Scatter ScatterElements ScatterND'.split())
 
-# Sums of products, which an order of the terms may make infinite.
+# Ops that sum products. In some order of the terms, the sum may be infinite.
 LINEAR = set('''
 MatMul Gemm Einsum ReduceSum ReduceMean ReduceL1 ReduceLogSum CumSum Conv ConvTranspose AveragePool GlobalAveragePool Resize GridSample
 '''.split())
 
-# Products of many factors, which an order of the factors may make infinite or 0.
+# Ops that multiply many factors. In some order of the factors, the product may be infinite or 0.
 PRODUCTS = {'CumProd', 'ReduceProd'}
 
-# Ops that square what they read, or its difference to a mean: the square may overflow.
+# Ops that square their input or its difference from a mean. The square may overflow.
 SQUARES = set('''
 LayerNormalization RMSNormalization InstanceNormalization GroupNormalization MeanVarianceNormalization LRN LpNormalization LpPool
 GlobalLpPool ReduceL2 ReduceSumSquare
 '''.split())
 
-# Roots of sums of squares: those of small numbers are subnormal.
+# Ops that take roots of sums of squares. The squares of small numbers are subnormal.
 ROOTS = set('LpPool GlobalLpPool ReduceL2'.split())
 
-# Ops with a pole: where rounding moves a divisor to 0, their result is infinite.
+# Ops with a pole. If rounding moves a divisor to 0, the result is infinite.
 DIVIDING = set('''
 Div Reciprocal Pow Mod Log Tan Atanh Softsign LpNormalization LayerNormalization RMSNormalization InstanceNormalization GroupNormalization
 BatchNormalization MeanVarianceNormalization LRN ReduceLogSum ReduceLogSumExp
 '''.split())
 
-# Ops of differences to the largest element: those between numbers this large are 0 or huge.
+# Ops that use differences from the largest element. Differences between numbers of at least this size are 0 or huge.
 OF_DIFFERENCES = {'Softmax', 'LogSoftmax'}
 HUGE = 2.0**92
 
-# Ops whose operands after the first decide about the shape of the result.
+# Ops whose operands after the first determine the shape of the result.
 SHAPED = {'Resize', 'Upsample'}
-# Ops that read the extents of their operand only.
+# Ops that read only the extents of their operand.
 UNREAD = {'Shape', 'Size'}
 
-# Sums of whole numbers are exact in any order while they stay small.
+# Ops whose sums of whole numbers are exact in any order if the numbers are small.
 WHOLE_SUMS = set('MatMul Gemm ReduceSum CumSum Conv Sum'.split())
 
-# Ops element by element: inside a cone, results are rounded as written.
+# Elementwise ops. Inside a cone, their results are rounded as the graph is written.
 POINTWISE = set(_EXACT.split()) | set(_ULP.split()) | set('''
 Abs Neg Sign Floor Ceil Round Relu Max Min Clip Where IsNaN IsInf Not And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual Mod
 '''.split())
 
 
 def rounding(op):
-    """Returns how an op rounds; of an unknown one, as loosely as a sum."""
+    """Returns how an op rounds. An unknown op rounds like a sum."""
     return ROUNDING.get(op, SUM)
 
 
 def rounding_of(node):
-    """Returns how a node rounds: updates that add or multiply are sums and products in an order that no one promises."""
+    """Returns how a node rounds. Updates that add or multiply are sums and products in an unspecified order."""
     return SUM if node.attrs.get('reduction') in ('add', 'mul') else rounding(node.op)
 
 
 def is_reordered(node):
-    """Says whether a node adds so many terms that `reassoc` may add them in another order than the one that is written."""
+    """Returns whether a node adds so many terms that `reassoc` allows another order than the written one."""
     return node.op == 'Sum' and len(node.inputs) > 2
 
 
 def weights(nodes):
-    """Returns the softmaxes by the name of their weights, those in primitives too: e/Σe for e = exp(x − max x).
+    """Returns the softmaxes by the name of their weights. A softmax may be in primitives: e/Σe for e = exp(x − max x).
 
-    The value is the name of e, whose logarithm decides which weight is 0, or None for the op Softmax.
+    The value is the name of e, whose logarithm determines which weights are 0, or None for the op Softmax.
     """
     makers = {name: node for node in nodes for name in node.outputs}
     found = {node.outputs[0]: None for node in nodes if node.op == 'Softmax'}
@@ -121,13 +122,13 @@ def weights(nodes):
     return found
 
 
-# Ops that pass weights on to the product of attention, and scores on to their softmax.
+# Ops that pass weights on to the product of attention, and ops that pass scores on to their softmax.
 _GUARDS = set('Where IsNaN Identity Dropout Cast Reshape Transpose Squeeze Unsqueeze Slice Expand'.split())
 _VIEWS = set('Identity Cast Reshape Transpose Squeeze Unsqueeze Expand'.split())
 
 
 def biases(nodes):
-    """Returns the sums of scores and a bias that attention takes a softmax of: the name of the sum to those of scores and bias."""
+    """Returns the sums of scores and a bias whose softmax attention takes: from the name of the sum to those of scores and bias."""
     makers = {name: node for node in nodes for name in node.outputs}
     softmaxes, read, found = weights(nodes), set(), {}
     for node in reversed(nodes):
@@ -147,21 +148,21 @@ def biases(nodes):
 
 
 def regrouped(nodes):
-    """Returns the names of products of which an operand is a product: `reassoc` may multiply the others first."""
+    """Returns the names of products that have a product as an operand. `reassoc` may multiply the others first."""
     makers = {name: node for node in nodes for name in node.outputs}
     is_product = lambda node: node is not None and node.op in ('MatMul', 'Gemm')
     return {node.outputs[0] for node in nodes if is_product(node) and any(is_product(_behind(makers, name, _VIEWS)) for name in node.inputs[:2])}
 
 
 def _behind(makers, name, through):
-    """Returns the node that makes a value, or that value through some ops, of which the first operand counts; None for a leaf."""
+    """Returns the node that computes a value, looking through the first operands of some ops, or None for a leaf."""
     while name in makers and makers[name].op in through:
         name = makers[name].inputs[0]
     return makers.get(name)
 
 
 def _is_softmax(quotient, makers):
-    """Says whether a Div is that of exp(x − max x) and its sum."""
+    """Returns whether a Div divides exp(x − max x) by its sum."""
     made = lambda name, op: makers[name] if name in makers and makers[name].op == op else None
     above, below = quotient.inputs
     exp, total = made(above, 'Exp'), made(below, 'ReduceSum')
@@ -171,14 +172,14 @@ def _is_softmax(quotient, makers):
 
 
 def is_discontinuous(node, dtypes):
-    """Says whether a rounding of its inputs can move its output by a whole step. `dtypes` has the type of each value."""
+    """Returns whether rounding of the inputs can change the output by a whole step. `dtypes` has the type of each value."""
     if node.op in ('Cast', 'CastLike'):
         return dtypes[node.outputs[0]].kind in 'iub' and dtypes[node.inputs[0]].kind not in 'iub'
     return node.op in DISCONTINUOUS
 
 
 def observed(nodes, dtypes):
-    """Returns the values that a discontinuous op reads, through pointwise ops and views: these are rounded op by op."""
+    """Returns the values that a discontinuous op reads, also through pointwise ops and views. They are rounded op by op."""
     found = set()
     for node in reversed(nodes):
         if node.op in UNREAD:

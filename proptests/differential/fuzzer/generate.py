@@ -1,4 +1,4 @@
-"""Random graphs: one to eight steps, each an op of the table or a pattern; the seed and a number name a graph."""
+"""Generates random graphs of one to eight steps. Each step is an op of the table or a pattern. A seed and a number identify a graph."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from .builder import Builder, Skip
 from .references import Unable
 from .specs import PATTERNS, STEPS
 
-# Op sets of the batches. All of a batch share one, because they share a file.
+# The op sets of batches. All graphs of a batch share one, because they are in one file.
 OPSETS = [23, 23, 23, 23, 23, 24, 21, 20, 18, 18, 17, 13, 13, 12, 11, 9, 26]
 SINCE = {
     'Gelu': 20, 'Swish': 24, 'Mish': 18, 'HardSwish': 14, 'Celu': 12, 'Trilu': 14, 'CastLike': 15, 'LayerNormalization': 17,
@@ -21,7 +21,7 @@ SINCE = {
 
 
 def graph(references, seed, number, opset):
-    """Returns the graph of that number, or None where no step fits."""
+    """Returns the graph of that number, or None if no step fits."""
     rng = np.random.default_rng([seed, number])
     mood = ['tame', 'mixed', 'wild'][int(rng.choice(3, p=[0.5, 0.3, 0.2]))]
     b = Builder(rng, references, opset, mood)
@@ -43,7 +43,7 @@ def graph(references, seed, number, opset):
 
 
 def outputs(b):
-    """Returns the values that nobody reads, and sometimes intermediate values too."""
+    """Returns the values that no node reads, and sometimes intermediate values too."""
     read = {name for node in b.case.nodes for name in node.reads()}
     made = [name for node in b.case.nodes for name in node.outputs]
     ends = [name for name in made if name not in read]

@@ -1,4 +1,4 @@
-"""Graphs under test: nodes with the values that they read, and their ONNX form, alone or many in one file."""
+"""Graphs under test: nodes with the values that they read, and their ONNX form, for one graph or many in a file."""
 
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +21,7 @@ class Node:
     captures: list = field(default_factory=list)
 
     def reads(self):
-        """Returns the names of all values that it reads, each once."""
+        """Returns the names of all values that the node reads, without repetitions."""
         return list(dict.fromkeys(name for name in [*self.inputs, *self.captures] if name))
 
     def proto(self, prefix=''):
@@ -43,7 +43,7 @@ class Case:
     outputs: list
 
     def leaves(self):
-        """Returns the values that no node computes."""
+        """Returns the inputs and constants, which no node computes."""
         return {**self.inputs, **self.constants}
 
     def pruned(self):
@@ -58,7 +58,7 @@ class Case:
         return replace(self, inputs=inputs, constants=constants, nodes=kept[::-1])
 
     def text(self):
-        """Returns the graph in a line."""
+        """Returns the graph as one line."""
         shown = lambda name: name if name else '_'
         parts = []
         for node in self.nodes:
@@ -68,7 +68,7 @@ class Case:
         return '; '.join(parts) + f" → {', '.join(self.outputs)} (opset {self.opset})"
 
     def leaf_text(self, name):
-        """Returns a name, with the value of a small leaf."""
+        """Returns the name of a leaf, with its value if it is small."""
         value = self.leaves().get(name)
         if value is None:
             return name or '_'
@@ -78,7 +78,7 @@ class Case:
 
 
 def brief(value):
-    """Returns an attribute in few words."""
+    """Returns an attribute as a short text."""
     if isinstance(value, onnx.GraphProto):
         return '{' + ' '.join(node.op_type for node in value.node) + '}'
     if isinstance(value, TensorProto):
@@ -101,7 +101,7 @@ def prefixed(graph, prefix):
 
 
 def union(cases):
-    """Returns one case of several that do not share a value, with a prefix on each name."""
+    """Returns one case of several that share no value, with a prefix on each name."""
     whole = Case(cases[0].opset, {}, {}, [], [])
     for at, case in enumerate(cases):
         prefix = f'c{at}'
@@ -121,13 +121,13 @@ def code(dtype):
 
 
 def stored(name, value):
-    """Returns a tensor of the file."""
+    """Returns a tensor that is stored in the file."""
     value = np.ascontiguousarray(value).reshape(value.shape)
     return helper.make_tensor(name, code(value.dtype), value.shape, value.tobytes(), raw=True)
 
 
 def model(nodes, inputs, constants, outputs, opset):
-    """Returns an ONNX model; inputs and outputs are given as (name, element type, shape or None)."""
+    """Returns an ONNX model. Inputs and outputs are given as (name, element type, shape or None)."""
     port = lambda name, dtype, dims: helper.make_tensor_value_info(name, code(dtype), dims)
     graph = helper.make_graph(nodes, 'g', [port(*i) for i in inputs], [port(*o) for o in outputs], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid('', opset)], ir_version=IR_VERSION)

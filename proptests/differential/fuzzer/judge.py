@@ -1,4 +1,4 @@
-"""Judges what the engine computed: equal, equal within rounding, or a disagreement."""
+"""Judges the results of the engine: equal, equal within rounding, or a disagreement."""
 
 from dataclasses import dataclass, field
 
@@ -9,9 +9,9 @@ from .facts import DIVIDING, biases, observed, regrouped, weights
 from .rounding import same_bits, spacing, wide
 from .values import is_float
 
-# Disturbed evaluations at first, and before a disagreement is reported.
+# The number of disturbed evaluations at first, and before a disagreement is reported.
 FIRST, LATER = 4, 40
-# The factor by which an error may exceed the disturbances, and the units that are allowed on top.
+# An error may exceed the disturbances by this factor and, in addition, by this number of units.
 FACTOR, UNITS = 4.0, 4.0
 
 
@@ -28,7 +28,7 @@ class Verdict:
 
 @dataclass
 class Expected:
-    """Values of a case as the references compute them, and how far rounding moves each element."""
+    """The values of a case as the references compute them, and how far rounding moves each element."""
     case: object
     values: dict
     types: dict
@@ -37,24 +37,24 @@ class Expected:
 
 
 class Judge:
-    """Compares results of a case under a contract with the references."""
+    """Compares the results of a case with the references under a contract."""
 
     def __init__(self, references, seed=0):
         self.references = references
         self.seed = seed
 
     def expect(self, case):
-        """Evaluates a case undisturbed."""
+        """Evaluates a case without disturbances."""
         values = evaluate(self.references, case)
         return Expected(case, values, {name: value.dtype for name, value in values.items()})
 
     def noises(self, expected, contract, first, last):
-        """Yields the disturbances of a series; the first is native arithmetic of the reference."""
+        """Yields the disturbances of a series. The first uses the reference's native arithmetic."""
         for draw in range(first, last):
             rng = np.random.default_rng([self.seed, draw, 7])
             noise = Noise(rng, contract, strength=0.0 if draw == 0 else float(rng.choice([1, 1, 2])), native=draw in (0, 5))
             noise.other = draw == 2
-            # Now and then, because other elements are random in each draw.
+            # These are set only in some draws, because other elements are random in each draw.
             noise.light = draw % 4 == 3
             noise.masks = contract != 'exact' and noise.light
             noise.parts = draw % 8 == 6
@@ -68,7 +68,7 @@ class Judge:
             yield noise
 
     def spread(self, expected, contract, draws):
-        """Widens the spreads of a contract to a given number of disturbed evaluations."""
+        """Extends the spreads of a contract to a given number of disturbed evaluations."""
         key = contract
         state = expected.spread.setdefault(key, {'draws': 0, 'of': {name: np.zeros(v.shape) for name, v in expected.values.items()}})
         for noise in self.noises(expected, contract, state['draws'], draws):
@@ -104,7 +104,7 @@ class Judge:
 
 
 def distance(a, b):
-    """Returns the distances of elements: infinite where a rounding changes which of them are NaN or infinite."""
+    """Returns the distances of elements. A distance is infinite if rounding changes whether the element is NaN or infinite."""
     if a.shape != b.shape:
         return np.full(b.shape, np.inf)
     if not is_float(b.dtype):
@@ -117,14 +117,14 @@ def distance(a, b):
 
 
 def agrees(got, want, spread, contract, divides=False):
-    """Says which elements agree within what rounding moves them; `divides` where a quotient may have a pole."""
+    """Returns which elements agree within rounding. `divides` marks where a quotient may have a pole."""
     if not is_float(want.dtype):
         return (got == want) | (spread > 0)
     x, y = wide(got), wide(want)
     with np.errstate(all='ignore'):
         units = UNITS * spacing(y, want.dtype)
         near = np.abs(x - y) <= FACTOR * spread + units
-        # Where rounding moves a divisor to zero, the quotient may be infinite.
+        # If rounding moves a divisor to zero, the quotient may be infinite.
         pole = divides & np.isinf(x) & (FACTOR * spread >= np.abs(y)) & (np.abs(y) > 2.0**-40)
         loose = pole | same_bits(got, want) | (x == y) | (np.isnan(x) & np.isnan(y)) | near | np.isinf(spread)
         if contract != 'exact':
@@ -133,7 +133,7 @@ def agrees(got, want, spread, contract, divides=False):
 
 
 def difference(got, want):
-    """Names the sort of a difference."""
+    """Returns the sort of a difference."""
     if not is_float(np.asarray(want).dtype):
         return 'integer' if np.asarray(want).dtype.kind != 'b' else 'truth'
     x, y = float(got), float(want)
@@ -149,7 +149,7 @@ def difference(got, want):
 
 
 def show(value):
-    """Returns a number so that it can be read back."""
+    """Returns a number as a text that can be read back."""
     value = np.asarray(value)
     if not is_float(value.dtype):
         return str(value)

@@ -1,4 +1,4 @@
-"""Sorts findings into kinds, reduces the first of each, and writes them as files that repeat the failure."""
+"""Sorts findings into kinds, reduces the first ones of each kind, and writes files that repeat the failures."""
 
 import collections
 import time
@@ -28,7 +28,7 @@ class Kind:
 
 
 def collect(findings, binary, args, folder):
-    """Returns the kinds, the most frequent first; the first findings of each signature are reduced."""
+    """Returns the kinds, the most frequent first. Reduces the first findings of each signature."""
     groups = collections.defaultdict(list)
     for finding in findings:
         groups[finding.signature()].append(finding)
@@ -43,13 +43,13 @@ def collect(findings, binary, args, folder):
                 write(where, case, References(), failure, finding.mode, args.seed, finding.number)
                 print(f'{name}\n  {case.text()}\n  {failure[1][:300]}\n  {found[name].reason or "not explained"}', flush=True)
             found[name].count += 1
-        # Those that were not reduced count with the last kind of their signature.
+        # Findings that were not reduced are counted in the last kind of their signature.
         found[name].count += max(0, len(members) - args.most)
     return sorted(found.values(), key=lambda kind: -kind.count)
 
 
 def reduced(finding, engine, seed, seconds):
-    """Returns the smallest case of a finding and its failure; as much as the seconds allow."""
+    """Returns the smallest case of a finding that was found in the given seconds, and its failure."""
     single = finding.output and not finding.detail.startswith('together only')
     case = replace(finding.case, outputs=[finding.output]).pruned() if single else finding.case
     failure = finding.kind, finding.detail, finding.output
@@ -57,7 +57,7 @@ def reduced(finding, engine, seed, seconds):
         return case, failure
     try:
         smallest, smaller_failure = Reducer(engine, References(), seed, finding.mode, min(seconds, 60)).reduce(case, finding.kind)
-    except Exception as problem:  # A reduction that fails leaves the finding as it was.
+    except Exception as problem:  # If a reduction fails, the finding keeps its case.
         return case, (finding.kind, f'{finding.detail} (not reduced: {problem})', finding.output)
     return (smallest, smaller_failure) if smaller_failure else (case, failure)
 
@@ -74,7 +74,7 @@ def write(folder, case, references, failure, mode, seed, number):
     folder.mkdir(parents=True, exist_ok=True)
     try:
         values = evaluate(references, case)
-    except Exception:  # A case that is refused may have no expected values.
+    except Exception:  # A refused case may have no expected values.
         values = dict(case.leaves())
     types = {name: value.dtype for name, value in values.items()}
     made, arrays, outputs = merged([case], [collections.defaultdict(lambda: np.dtype('float32'), types)])

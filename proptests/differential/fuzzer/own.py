@@ -1,4 +1,4 @@
-"""References of our own, in NumPy, where both of the others are wrong or do not say."""
+"""References in NumPy, for cases in which both other references are wrong or do not define the result."""
 
 import numpy as np
 from onnx import helper
@@ -10,7 +10,7 @@ from .values import F32, F64, is_float
 
 
 def ranking(node, args, opset):
-    """Computes ArgMax, ArgMin and Hardmax as NumPy does: NaN wins, and of several the first."""
+    """Computes ArgMax, ArgMin and Hardmax like NumPy: NaN is the extremum, and the first of equal elements counts."""
     if node.op in ('ArgMax', 'ArgMin'):
         x, axis = args[0], node.attrs.get('axis', 0)
         x = x.astype(F64) if is_float(x.dtype) else x
@@ -31,7 +31,7 @@ def ranking(node, args, opset):
 
 
 def quantised(node, args, opset):
-    """Computes QuantizeLinear and DequantizeLinear as the specification says, in float32."""
+    """Computes QuantizeLinear and DequantizeLinear in float32, like the specification."""
     if args[1].dtype != F32:
         return None
     x, axis = args[0], node.attrs.get('axis', 1)
@@ -43,7 +43,7 @@ def quantised(node, args, opset):
             shifted = x.astype(F32) - (along(zero).astype(F32) if zero is not None else F32.type(0))
             return [np.asarray(shifted * along(args[1]), F32)]
         to = zero.dtype if zero is not None else np.dtype(np.uint8)
-        # The quotient is rounded to float32 once; the sum with the zero point is exact where it is kept.
+        # The quotient is rounded to float32 once. The sum with the zero point is exact in the range of the result.
         number = np.rint((x / along(args[1])).astype(F32)).astype(F64)
         number = number + (along(zero).astype(F64) if zero is not None else 0.0)
         info = np.iinfo(to)
@@ -51,21 +51,21 @@ def quantised(node, args, opset):
 
 
 def over_all(node, args, opset):
-    """Computes GlobalMaxPool and GlobalAveragePool: the reference evaluator drops an axis of rows of three dims."""
+    """Computes GlobalMaxPool and GlobalAveragePool. The reference evaluator drops an axis of rows with three dims."""
     x = args[0].astype(F64)
     how = np.max if node.op == 'GlobalMaxPool' else np.mean
     with np.errstate(all='ignore'):
         return [narrow(how(x, axis=tuple(range(2, x.ndim)), keepdims=True), args[0].dtype)]
 
 
-# Attention takes weights of less than this for 0.
+# Attention replaces weights below this by 0.
 LEAST_WEIGHT = float(np.exp(-86.5))
-# A softmax takes a weight for 0 whose key is so far below the largest: −87, or −708 in float64, and the rounding of the difference.
+# A softmax replaces a weight by 0 if the key is this far below the largest: −87, or −708 in float64, plus rounding.
 LEAST_LOGARITHM = {F64: -707.9}
 
 
 def without_light(node, weights, env, opset, exp):
-    """Returns the weights of a softmax without those that the contract takes for 0; `exp` names e before it is divided, if it is known."""
+    """Returns softmax weights with those that the contract allows to be 0 set to 0. `exp` names e before the division, if known."""
     y = weights.astype(F64)
     if exp is not None:
         e = env[exp].astype(F64)
@@ -75,18 +75,18 @@ def without_light(node, weights, env, opset, exp):
 
 
 def _row(node, rank, opset):
-    """Returns the axes that a Softmax adds over."""
+    """Returns the axes over which a Softmax sums."""
     axis = node.attrs.get('axis', -1 if opset >= 13 else 1) % max(rank, 1)
     return axis if opset >= 13 else tuple(range(axis, rank))
 
 
 def light_weights(node, args, opset):
-    """Computes Attention where weights below e⁻⁸⁷ are zero, as the contract allows."""
+    """Computes Attention in which weights below e⁻⁸⁷ are zero, which the contract allows."""
     return attention(node, args, opset, LEAST_WEIGHT)
 
 
 def attention(node, args, opset, least=0.0):
-    """Computes Attention of op set 23 on operands of four axes: a masked key is not read, and a row without keys is zero.
+    """Computes Attention of op set 23 on operands of four axes. Masked keys are not read, and rows without keys are zero.
 
     Weights below `least` are zeros.
     """
@@ -120,14 +120,14 @@ def attention(node, args, opset, least=0.0):
     return [narrow(read.sum(-2), args[0].dtype)]
 
 
-# The largest score that is added to a bias which hides its key; the sum is the bias.
+# The largest score that is added to a bias that hides its key. The sum is the bias.
 SCORES = 2.0**92
-# A bias of less hides a key: no such score changes it when it is added.
+# A bias below this hides its key, because adding a score does not change it.
 HIDES = {F64: -2.0**146}
 
 
 def hidden(scores, bias):
-    """Returns the sum of scores and a bias in which a hidden key is not read: the bias replaces a score beyond 2⁹², NaN too."""
+    """Returns the sum of scores and a bias in which hidden keys are not read: the bias replaces scores beyond 2⁹² and NaN."""
     with np.errstate(all='ignore'):
         total = scores + bias
     bias = np.broadcast_to(bias, total.shape)
@@ -136,7 +136,7 @@ def hidden(scores, bias):
 
 
 def masked_product(a, b):
-    """Returns a matrix product in which a zero on the left leaves its row of the right side out."""
+    """Returns a matrix product in which a zero on the left skips its row on the right."""
     a, b = a.astype(F64), b.astype(F64)
     with np.errstate(all='ignore'):
         terms = a[..., None] * b[..., None, :, :]
@@ -144,7 +144,7 @@ def masked_product(a, b):
 
 
 def log_sum_exp(node, args, opset):
-    """Computes ReduceLogSumExp in float64; the references subtract an infinite maximum from itself."""
+    """Computes ReduceLogSumExp in float64. The references subtract an infinite maximum from itself."""
     x = args[0].astype(F64)
     over = axes_of(node, dict(zip(node.inputs, args)), x.ndim)
     most = np.max(np.where(np.isfinite(x), x, -np.inf), **{**over, 'keepdims': True}, initial=-np.inf)
@@ -155,11 +155,11 @@ def log_sum_exp(node, args, opset):
 
 
 def log_softmax(node, args, opset):
-    """Computes LogSoftmax in float64 from differences; the reference takes the logarithm of a weight that may have vanished."""
+    """Computes LogSoftmax in float64 from differences. The reference takes the logarithm of a weight that may be 0."""
     x = args[0].astype(F64)
     axis = node.attrs.get('axis', -1 if opset >= 13 else 1)
     axis += x.ndim if axis < 0 else 0
-    # Before op set 13, all axes from this one on are one.
+    # Before op set 13, this axis and all later ones are treated as one.
     rows = x if opset >= 13 else x.reshape(int(np.prod(x.shape[:axis])), -1)
     over = {'axis': axis if opset >= 13 else 1, 'keepdims': True}
     with np.errstate(all='ignore'):
@@ -168,9 +168,9 @@ def log_softmax(node, args, opset):
 
 
 def conv_transpose(node, args, opset):
-    """Computes a ConvTranspose with SAME whose result is longer than its windows reach: the padding is negative.
+    """Computes a ConvTranspose with SAME whose result extends beyond its windows, so the padding is negative.
 
-    Returns None for others. The references take negative padding for none, and make another extent than ONNX states.
+    Returns None for others. The references treat negative padding as none, so the extent differs from the one in ONNX.
     """
     edges = padding.transposed(node, [a.shape for a in args[:2]])
     if edges is None:
@@ -197,7 +197,7 @@ def conv_transpose(node, args, opset):
 
 
 def one_hot(node, args, opset):
-    """Computes OneHot: ids out of range are off everywhere, and no value is multiplied."""
+    """Computes OneHot. Ids that are out of range set no element, and no values are multiplied."""
     ids, depth, values = args[0], int(args[1]), args[2]
     axis = node.attrs.get('axis', -1) % (ids.ndim + 1)
     ids = np.expand_dims(np.where((ids < 0) & (ids >= -depth), ids + depth, ids), axis)
@@ -223,7 +223,7 @@ def local_response(node, args, opset):
 
 
 def tensor_scatter(node, args, opset):
-    """Computes TensorScatter: rows of each cache of a batch are written from a position on, in a line or in a circle."""
+    """Computes TensorScatter, which writes rows of each cache in a batch from a position on. Rows may wrap around."""
     cache, update = args[0].copy(), args[1]
     axis = node.attrs.get('axis', -2) % cache.ndim
     starts = args[2] if len(args) > 2 and args[2] is not None else np.zeros(cache.shape[0], int)
@@ -235,7 +235,7 @@ def tensor_scatter(node, args, opset):
 
 
 def mean_variance(node, args, opset):
-    """Computes MeanVarianceNormalization in float64, from differences to the mean."""
+    """Computes MeanVarianceNormalization in float64 from differences to the mean."""
     x, axes = args[0].astype(F64), tuple(node.attrs.get('axes', (0, 2, 3)))
     with np.errstate(all='ignore'):
         centred = x - x.mean(axes, keepdims=True)
@@ -243,7 +243,7 @@ def mean_variance(node, args, opset):
 
 
 def group_norm(node, args, opset):
-    """Computes GroupNormalization of op set 21, and InstanceNormalization, whose groups are channels, in float64."""
+    """Computes GroupNormalization of op set 21 in float64, and InstanceNormalization, whose groups are channels."""
     x, scale, bias = (a.astype(F64) for a in args)
     groups = node.attrs.get('num_groups', x.shape[1])
     parts = x.reshape(x.shape[0], groups, -1)
@@ -273,5 +273,5 @@ OPS = {
     'ReduceLogSumExp': log_sum_exp, 'LogSoftmax': log_softmax, 'ConvTranspose': conv_transpose, 'GlobalMaxPool': over_all, 'GlobalAveragePool': over_all, 'Attention': attention,
 }
 
-# Where float64 hides an overflow, native arithmetic of ONNX Runtime is asked too.
+# float64 hides an overflow of these ops, so the native arithmetic of ONNX Runtime is used too.
 ALSO_NATIVE = {'LRN', 'GlobalAveragePool', 'MeanVarianceNormalization', 'GroupNormalization', 'InstanceNormalization'}

@@ -1,14 +1,17 @@
-"""States automatic padding as explicit padding: both references get SAME wrong, with dilations, with strides beyond the kernel, or transposed."""
+"""Replaces automatic padding by explicit padding. Both references compute SAME wrongly in some cases.
+
+The cases are dilations, strides beyond the kernel, and transposed convolutions.
+"""
 
 from dataclasses import replace
 
-# The operand with the kernel, of ops whose attributes may lack its dims.
+# The number of the kernel operand, for ops whose attributes may lack its dims.
 _KERNEL = {'Conv': 1, 'ConvInteger': 1, 'ConvTranspose': 1, 'QLinearConv': 3}
 WINDOWED = {*_KERNEL, 'MaxPool', 'AveragePool', 'LpPool'}
 
 
 def explicit(node, values):
-    """Returns a node with the padding that its `auto_pad` stands for; nodes without SAME are as they were."""
+    """Returns a node with explicit padding in place of `auto_pad`. Nodes without SAME are unchanged."""
     auto = node.attrs.get('auto_pad', 'NOTSET')
     auto = auto.decode() if isinstance(auto, bytes) else auto
     if node.op not in WINDOWED or not auto.startswith('SAME') or 'output_shape' in node.attrs:
@@ -33,10 +36,10 @@ def explicit(node, values):
 
 
 def transposed(node, shapes):
-    """Returns how much a ConvTranspose with SAME cuts off before and after each axis, or None if no amount is negative.
+    """Returns the amounts that a ConvTranspose with SAME cuts off before and after each axis, or None if none is negative.
 
-    The amounts are without the `output_padding`. A result has `stride` times the extent of the operand. ONNX halves the difference;
-    a negative one is rounded down, as the reference evaluator does it.
+    The amounts exclude the `output_padding`. A result has `stride` times the extent of the operand. ONNX halves the difference.
+    A negative half is rounded down, as in the reference evaluator.
     """
     auto = node.attrs.get('auto_pad', 'NOTSET')
     auto = auto.decode() if isinstance(auto, bytes) else auto

@@ -1,4 +1,4 @@
-"""Composite ops on 16-bit elements as the ops that they stand for, each rounded to 16 bits, as `--fp exact` executes them."""
+"""Computes composite ops on 16-bit elements as several ops, each rounded to 16 bits, like `--fp exact`."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from .values import BF16, F16, FLOATS
 
 
 def in_parts(node, env):
-    """Returns the result of a composite op whose parts are rounded one by one, or None where it has none or is not of 16 bits."""
+    """Returns the result of a composite op whose parts are rounded one by one, or None for other ops and element types."""
     x = env[node.inputs[0]] if node.inputs and node.inputs[0] else None
     if x is None or node.op not in PARTS or x.dtype not in (FLOATS if node.op in POINTWISE_PARTS else (F16, BF16)):
         return None
@@ -74,7 +74,8 @@ def _swish(node, env, x, rounded):
     return x * rounded(np.where(inner >= 0, 1 / (1 + e), e / (1 + e)))
 
 
-# Pointwise ops of several functions: a part of them is subnormal where the result is not, and coarse in each float type.
+# Pointwise ops of several functions. A part can be subnormal, and so inaccurate, where the result is not, in each float
+# type.
 POINTWISE_PARTS = {'Mish': _mish, 'Swish': _swish}
 
 PARTS = POINTWISE_PARTS | {

@@ -1,4 +1,4 @@
-"""Pointwise ops in float64, rounded once: the reference for elementary functions and for arithmetic."""
+"""Computes pointwise ops in float64 and rounds once: the reference for elementary functions and arithmetic."""
 
 import math
 
@@ -32,7 +32,7 @@ def _elu(x, alpha):
     return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x)
 
 
-# One rounding each: float64 holds sums and products of float32 well enough that rounding twice is rounding once.
+# These ops round once. In float64 they are so accurate for float32 operands that rounding twice equals rounding once.
 ARITHMETIC = {
     'Add': np.add, 'Sub': np.subtract, 'Mul': np.multiply, 'Div': np.divide, 'Sqrt': np.sqrt,
     'Reciprocal': lambda x: 1 / x, 'Neg': np.negative, 'Abs': np.abs, 'Floor': np.floor, 'Ceil': np.ceil, 'Round': np.rint,
@@ -46,7 +46,7 @@ FUNCTIONS = {
     'Mish': lambda x: x * np.tanh(_softplus(x)),
 }
 
-# Functions of the attributes too: number of ONNX's default after each name.
+# Functions that also read attributes. The number after each name is ONNX's default.
 WITH_ATTRS = {
     'LeakyRelu': lambda x, a: np.where(x < 0, x * a('alpha', 0.01), x),
     'ThresholdedRelu': lambda x, a: np.where(x > a('alpha', 1.0), x, np.where(np.isnan(x), 0.0, 0.0)),
@@ -74,7 +74,7 @@ def _quotient(a, b):
 
 
 def cast(x, to):
-    """Converts as ONNX says; results that it leaves open are some value."""
+    """Converts as ONNX specifies. Results that ONNX leaves open are arbitrary."""
     with np.errstate(all='ignore'):
         if to == BOOL:
             return np.asarray(x != 0)
@@ -104,7 +104,7 @@ def _mod(node, a, b):
 
 def _power(a, b):
     if is_float(a.dtype):
-        # NumPy takes the root for a power of 1/2, which is NaN for −∞ and −0 for −0; IEEE 754 and ONNX have ∞ and 0.
+        # NumPy's power of 1/2 is a root, which is NaN for −∞ and −0 for −0. IEEE 754 and ONNX give ∞ and 0.
         a, b, dtype = wide(a), wide(b), a.dtype
         return narrow(np.where((b == 0.5) & (np.isinf(a) | (a == 0)), np.abs(a), np.power(a, b)), dtype)
     return np.power(a, b.astype(a.dtype)) if not is_float(b.dtype) else cast(np.power(a.astype(float), wide(b)), a.dtype)
@@ -155,7 +155,7 @@ def _float(node, args):
 
 
 def compute(node, args):
-    """Returns the output of a pointwise op, or None if it is none or its types are not known here."""
+    """Returns the output of a pointwise op, or None for other ops and for unknown types."""
     op, x = node.op, args[0]
     with np.errstate(all='ignore'):
         if op in ('Cast', 'CastLike'):
@@ -163,7 +163,7 @@ def compute(node, args):
         if op == 'Where':
             return np.where(*args).astype(args[1].dtype)
         if op in COMPARE:
-            # Not through float64, which does not hold every int64.
+            # float64 cannot represent every int64.
             return np.asarray(COMPARE[op](*args) if not is_float(x.dtype) else COMPARE[op](wide(x), wide(args[1])))
         if op in LOGIC:
             return np.asarray(LOGIC[op](*args))
@@ -194,7 +194,7 @@ def compute(node, args):
 
 
 def undefined(node, args):
-    """Says which elements of the output ONNX leaves open, or returns None if all are defined."""
+    """Returns a mask of output elements that ONNX leaves open, or None if all are defined."""
     op, x = node.op, args[0]
     with np.errstate(all='ignore'):
         if op in ('Cast', 'CastLike') and is_float(x.dtype):
@@ -211,11 +211,11 @@ def undefined(node, args):
             low, high = wide(args[1]), wide(args[2])
             return np.broadcast_to(~(low <= high), x.shape) if not low <= high else None
         if op in ('Shrink', 'ThresholdedRelu') and is_float(x.dtype):
-            # Thresholds are attributes in float32; ONNX does not say that a kernel rounds them to 16 bits, or that it does not.
+            # Thresholds are float32 attributes. ONNX does not say whether a kernel rounds them to 16 bits.
             threshold = narrow(wide(np.float32(node.attrs.get('lambd', 0.5) if op == 'Shrink' else node.attrs.get('alpha', 1.0))), x.dtype)
             return np.abs(wide(x)) == np.abs(wide(threshold)) if x.dtype.itemsize == 2 else None
         if op in ('Sin', 'Cos', 'Tan') and is_float(x.dtype):
-            # A unit in the last place of such an argument is a part of a turn.
+            # A unit in the last place of such an argument is a considerable part of a period.
             return np.isfinite(wide(x)) & (spacing(wide(x), x.dtype) > 0.05)
         if op == 'QuantizeLinear':
             scale = wide(args[1])

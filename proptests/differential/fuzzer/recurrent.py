@@ -1,4 +1,4 @@
-"""Recurrent layers in float64: ONNX Runtime approximates their functions, and is wrong by up to 3·10⁻⁵."""
+"""Computes recurrent layers in float64. ONNX Runtime approximates their functions with errors up to 3·10⁻⁵."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def _rnn(node, x, h, c, w, r, wb, rb, p):
 
 
 def _gru(node, x, h, c, w, r, wb, rb, p):
-    """Returns the state after a step of GRU; gates are update, reset and hidden."""
+    """Returns the state after a step of GRU. The gates are update, reset and hidden."""
     wz, wr, wh = np.split(w, 3)
     rz, rr, rh = np.split(r, 3)
     wbz, wbr, wbh = np.split(wb, 3)
@@ -31,7 +31,7 @@ def _gru(node, x, h, c, w, r, wb, rb, p):
 
 
 def _lstm(node, x, h, c, w, r, wb, rb, p):
-    """Returns the states after a step of LSTM; gates are input, output, forget and cell."""
+    """Returns the states after a step of LSTM. The gates are input, output, forget and cell."""
     i, o, f, g = np.split(x @ w.T + h @ r.T + wb + rb, 4, axis=-1)
     pi, po, pf = np.split(p, 3)
     i, f = _sigmoid(i + pi * c), _sigmoid(f + pf * c)
@@ -44,7 +44,7 @@ KNOWN = {'hidden_size', 'direction', 'linear_before_reset'}
 
 
 def layer(node, args, opset):
-    """Computes RNN, GRU and LSTM with their default functions; None for attributes that are not known here."""
+    """Computes RNN, GRU and LSTM with their default functions, or returns None for unknown attributes."""
     if set(node.attrs) - KNOWN:
         return None
     step, gates = STEP[node.op]

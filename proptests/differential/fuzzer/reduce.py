@@ -1,4 +1,4 @@
-"""Makes a failing graph small: fewer nodes, cuts, smaller dims, simpler values, fewer attributes."""
+"""Reduces failing graphs: fewer nodes and attributes, smaller dims, and simpler values."""
 
 import time
 
@@ -11,9 +11,9 @@ from .judge import Judge
 from .references import References, Unable
 from .values import is_float
 
-# No reduction takes more rounds; each is one run of the engine over all candidates.
+# The maximal number of rounds of a reduction. Each is one run of the engine on all candidates.
 ROUNDS = 40
-# The number of candidates that are tried in a round.
+# The maximal number of candidates in a round.
 CANDIDATES = 24
 
 
@@ -27,13 +27,13 @@ class Reducer:
         self.seconds = seconds
 
     def failures(self, cases):
-        """Returns for each case the first way in which it fails, or None; cases that cannot be evaluated do not fail."""
+        """Returns the first failure of each case, or None. A case that cannot be evaluated does not fail."""
         judge, kept = Judge(self.references, self.seed), []
         for at, case in enumerate(cases):
             try:
                 with np.errstate(all='ignore'):
                     kept.append((at, case, judge.expect(case)))
-            except Exception:  # A candidate may be no valid graph.
+            except Exception:  # A candidate may be an invalid graph.
                 continue
         results = self.engine.run([c for _, c, _ in kept], [e.types for _, _, e in kept], self.options) if kept else []
         found = [None] * len(cases)
@@ -47,7 +47,7 @@ class Reducer:
         return found
 
     def reduce(self, case, kind):
-        """Returns the smallest case found that fails in the same way, and its failure."""
+        """Returns the smallest case found with the same failure, and the failure."""
         self.kind = group(kind)
         failure = self.failures([case])[0]
         if failure is None:
@@ -80,14 +80,14 @@ def group(kind):
 
 
 def weight(case):
-    """Returns how large a case is: nodes, then elements, then operands and attributes, then digits. Each step makes it smaller."""
+    """Returns the size of a case: nodes, then elements, then operands and attributes, then digits. Each step makes it smaller."""
     parts = sum(len(n.attrs) + len(n.reads()) for n in case.nodes)
     leaves = case.leaves().values()
     return len(case.nodes), sum(v.size for v in leaves), parts + sum(v.ndim for v in leaves) + len(case.outputs), sum(map(digits, leaves))
 
 
 def digits(value):
-    """Returns how much there is to read in an array."""
+    """Returns a measure of the length of an array's text."""
     if value.size > 64:
         return int((value != 0).sum()) * 8
     text = lambda x: 0 if x == 0 else 1 if x == 1 else 2 if x == np.rint(x) and abs(x) < 100 else len(repr(x))
@@ -95,7 +95,7 @@ def digits(value):
 
 
 def smaller(case):
-    """Yields smaller cases, those that drop most first."""
+    """Yields smaller cases, the smallest first."""
     yield from fewer_outputs(case)
     yield from tails(case)
     yield from cuts(case)
@@ -113,7 +113,7 @@ def copy(case, **changes):
 
 
 def fewer_outputs(case):
-    """Yields the case with some of its outputs, and with the last node's operand as the output."""
+    """Yields the case with some of its outputs, and with an operand of the last node as the output."""
     count = len(case.outputs)
     if count > 1:
         for part in (2, 4, 8, count):
@@ -131,7 +131,7 @@ def fewer_outputs(case):
 
 
 def tails(case):
-    """Yields the last one to four nodes alone, with what they read as inputs or as constants."""
+    """Yields only the last one to four nodes, with the values that they read as inputs or as constants."""
     if len(case.nodes) < 2 or len(case.outputs) > 1:
         return
     values = evaluate(References(), case)
@@ -143,7 +143,7 @@ def tails(case):
 
 
 def cuts(case):
-    """Yields the case with the value of a node as an input or a constant in place of the node."""
+    """Yields the case with a node replaced by its value as an input or a constant."""
     if len(case.nodes) < 2:
         return
     values = evaluate(References(), case)
@@ -157,7 +157,7 @@ def cuts(case):
 
 
 def skipped(case):
-    """Yields the case with a node left out: its readers read one of its operands."""
+    """Yields the case without a node, whose readers read one of its operands instead."""
     for node in case.nodes:
         for source in node.reads():
             if len(node.outputs) == 1:
@@ -165,13 +165,13 @@ def skipped(case):
 
 
 def renamed(nodes, left_out, source):
-    """Returns the nodes without one, whose output is read from `source`."""
+    """Returns the nodes without one, where its output is replaced by `source`."""
     swap = lambda names: [source if name in left_out.outputs else name for name in names]
     return [Node(n.op, swap(n.inputs), n.outputs, n.attrs, n.captures) for n in nodes if n is not left_out]
 
 
 def fewer_operands(case):
-    """Yields the case with two leaves of one shape and type made one, or an optional operand left out."""
+    """Yields the case with two leaves of one shape and type merged, or without an optional operand."""
     for node in case.nodes:
         for at in range(len(node.inputs) - 1, 0, -1):
             if node.inputs[at]:
@@ -180,7 +180,7 @@ def fewer_operands(case):
 
 
 def smaller_dims(case):
-    """Yields the case with an extent made smaller in all leaves, and in the lists that decide about shapes."""
+    """Yields the case with a smaller extent in all leaves and in the lists that determine shapes."""
     for to in (1, 2):
         whole = case
         for extent in sorted({d for v in case.leaves().values() for d in v.shape if d > to}, reverse=True):
@@ -206,7 +206,7 @@ def resized(case, extent, to, keep_end):
         for axis, d in enumerate(value.shape):
             if d == extent:
                 value = value.take(range(d - to, d) if keep_end else range(to), axis)
-        # A list of extents names this one.
+        # A list of extents contains this one.
         return np.where(value == extent, to, value).astype(value.dtype) if value.dtype == np.int64 and value.ndim <= 1 else value
     inputs = {k: cut(v) for k, v in case.inputs.items()}
     return copy(case, inputs=inputs, constants={k: cut(v) for k, v in case.constants.items()})
@@ -220,7 +220,7 @@ def replaced(case, name, value):
 
 
 def fewer_attributes(case):
-    """Yields the case with an attribute left out."""
+    """Yields the case without an attribute."""
     for node in case.nodes:
         for name in node.attrs:
             attrs = {k: v for k, v in node.attrs.items() if k != name}
@@ -228,7 +228,7 @@ def fewer_attributes(case):
 
 
 def simpler_values(case):
-    """Yields the case with elements made 0, 1, or short decimals, all at once or in halves."""
+    """Yields the case with elements replaced by 0, 1, or short decimals, all of them or half of them."""
     for name, value in case.leaves().items():
         if value.dtype == bool or value.size > 64:
             continue
@@ -249,6 +249,6 @@ def simpler_values(case):
 
 
 def halves(size):
-    """Returns the halves of a range, and each place of a short one."""
+    """Returns the halves of a range, and each position of a short range."""
     parts = [slice(0, size // 2), slice(size // 2, size)]
     return parts + [slice(i, i + 1) for i in range(size)] if size <= 8 else parts

@@ -1,4 +1,4 @@
-"""Independent references: each node alone in NumPy, ONNX Runtime without optimisation, or ONNX's reference evaluator."""
+"""Independent references: each node alone in NumPy, in ONNX Runtime without optimisation, or in ONNX's reference evaluator."""
 
 import warnings
 from dataclasses import replace
@@ -35,7 +35,7 @@ def _options():
 
 
 class References:
-    """Evaluates nodes; sessions of one node at one set of shapes are kept until `forget`."""
+    """Evaluates nodes. Keeps the session of each node and set of shapes until `forget`."""
 
     def __init__(self):
         self.options = _options()
@@ -49,11 +49,9 @@ class References:
         self.stated.clear()
 
     def run(self, node, env, opset, native=False, other=False):
-        """Returns the outputs of a node, computed in float64 where a reference can, or natively.
+        """Returns the outputs of a node. They are computed in float64 if a reference can, unless `native` is set.
 
-        With `other`, the second reference is asked first about ops for which agreement with either is enough.
-
-        Raises Unable where no reference computes it.
+        With `other`, uses the second reference first for ops for which it is enough to agree with one.
         """
         args = [env[name] if name else None for name in node.inputs]
         if args and args[0] is not None and all(a is not None for a in args[:1]):
@@ -71,7 +69,7 @@ class References:
         return results
 
     def _elsewhere(self, node, env, opset, native, other):
-        """Asks ONNX Runtime or the reference evaluator, as the list of known faults orders."""
+        """Evaluates a node with ONNX Runtime or the reference evaluator, in an order that avoids known faults."""
         values = {name: env[name] for name in node.reads()}
         node = self._explicit(node, values)
         low = next((v.dtype for v in values.values() if v.dtype in (F16, BF16)), None)
@@ -84,12 +82,12 @@ class References:
             for width in widths:
                 try:
                     return self._at_width(provider, node, values, opset, width, low)
-                except Exception as problem:  # A reference may fail in any way.
+                except Exception as problem:  # A reference may raise any exception.
                     problems.append(f'{provider}: {str(problem)[:150]}')
-        raise Unable('; '.join(problems) or 'no reference is right here')
+        raise Unable('; '.join(problems) or 'all references are wrong for this node')
 
     def _explicit(self, node, values):
-        """Returns a node with explicit padding; the same one at each call, because sessions are kept by node."""
+        """Returns a node with explicit padding. Returns the same one at each call, because sessions are kept by node."""
         key = id(node), values[node.inputs[0]].shape if node.inputs and node.inputs[0] else ()
         if key not in self.stated:
             self.stated[key] = explicit(node, values), node
@@ -119,13 +117,13 @@ class References:
         outputs = [np.asarray(next(named)) if name else None for name in node.outputs]
         first = next(iter(values.values()), None)
         if provider == 'reference' and node.op.startswith('Reduce') and first.dtype.kind in 'iu':
-            # NumPy sums in int64; the sum of the element type wraps in the same way.
+            # NumPy sums in int64. The sum in the element type wraps in the same way.
             return [y.astype(first.dtype) for y in outputs]
         return outputs
 
     def _open(self, provider, node, values, opset, kinds):
         if provider == 'reference' and node.op == 'GridSample':
-            # The evaluator knows the names of op set 20 only; nothing else changed.
+            # The evaluator knows only the names of op set 20. Nothing else has changed.
             named = {'bicubic': 'cubic', 'bilinear': 'linear'}
             node = replace(node, attrs={**node.attrs, 'mode': named.get(node.attrs.get('mode'), node.attrs.get('mode', 'linear'))})
             opset = max(opset, 20)

@@ -1,4 +1,4 @@
-"""Resize of values that are not finite: an element is read only where its weight is not 0. The references multiply by 0."""
+"""Corrects Resize of values that are not finite. The references multiply by weight 0, but such elements must not be read."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import numpy as np
 from .rounding import narrow, wide
 from .values import F32, I64, is_float
 
-# A weight of less than this is the rounding of a place that falls on an element.
+# A weight below this is a rounding error of a position that coincides with an element.
 LEAST = 2.0**-17
 
 
@@ -40,13 +40,13 @@ def without_unread(run, node, env, result, loose=False):
 
 
 def weights(run, node, env, places, image, extents):
-    """Returns the weights of some elements of an image in each element of the result, as the reference has them."""
-    # Extents of 1 are a special case of some modes, and of known faults.
+    """Returns the weights of some elements of an image in each element of the reference's result."""
+    # Extents of 1 are a special case of some modes and have known faults.
     rows = max(len(places), 2)
     basis = np.zeros((rows, 2, int(np.prod(image))))
     basis[np.arange(len(places)), :, places] = 1
     given = {node.inputs[0]: basis.reshape(rows, 2, *image).astype(F32)}
     if len(node.inputs) > 3 and node.inputs[3]:
         given[node.inputs[3]] = np.array([rows, 2, *extents], I64)
-    # Sessions are kept by node, and this one has operands of its own.
+    # Sessions are kept by node, and this node has operands of its own.
     return wide(run(replace(node), {**env, **given})[0])[:len(places), 0]

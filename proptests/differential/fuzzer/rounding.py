@@ -12,7 +12,7 @@ def narrow(x, dtype):
     with np.errstate(all='ignore'):
         if dtype != BF16 or x.dtype != F64:
             return x.astype(dtype)
-        # Rounding to odd in float32 keeps what the second rounding needs to know.
+        # Rounding to odd in float32 keeps the bits that the second rounding needs.
         near = x.astype(F32)
         even = (near.view(np.uint32) & 1) == 0
         inexact = np.isfinite(near) & np.isfinite(x) & (near.astype(F64) != x)
@@ -45,7 +45,7 @@ def stepped(x, steps, unit=None):
 
 
 def keys(x):
-    """Returns integers in the order of floating-point numbers; −0 and 0 differ, and all NaN are one."""
+    """Returns integers in the order of floating-point numbers. −0 and 0 differ, and all NaN are equal."""
     bits = {2: np.int16, 4: np.int32, 8: np.int64}[x.dtype.itemsize]
     raw = np.ascontiguousarray(x).view(bits).reshape(x.shape).astype(np.int64)
     least = np.iinfo(bits).min
@@ -54,7 +54,7 @@ def keys(x):
 
 
 def same_bits(a, b):
-    """Says where two arrays of one type hold the same bits; the sign and payload of NaN do not count."""
+    """Returns where two arrays of one type have the same bits. The sign and payload of NaN are ignored."""
     if not is_float(a.dtype):
         return a == b
     return keys(a) == keys(b)

@@ -1,4 +1,4 @@
-"""Random tensors: ordinary numbers, whole numbers, decimals, limits, and special values."""
+"""Draws random tensors: ordinary numbers, whole numbers, decimals, limits, and special values."""
 
 import ml_dtypes
 import numpy as np
@@ -12,12 +12,12 @@ FLOATS = (F32, F64, F16, BF16)
 INTS = (I64, I32, I8, U8, U32)
 TYPES = FLOATS + INTS + (BOOL,)
 
-# How much of a graph is out of the ordinary: the share of tensors with special values, and of elements in such a tensor.
+# For each mood, the share of tensors with special values, and the share of special elements in such a tensor.
 MOODS = {'tame': (0.0, 0.0), 'mixed': (0.35, 0.2), 'wild': (0.8, 0.5)}
 
 
 def is_float(dtype):
-    """Says whether an element type is a floating-point one, bfloat16 included."""
+    """Returns whether an element type is a floating-point type, including bfloat16."""
     return np.dtype(dtype) in FLOATS
 
 
@@ -55,7 +55,7 @@ def ordinary(rng, shape, dtype):
 
 
 def floats(rng, shape, dtype, mood='tame'):
-    """Draws a tensor of a floating-point type; `mood` sets how much of it is special."""
+    """Draws a tensor of a floating-point type. `mood` determines how many values are special."""
     x = ordinary(rng, shape, dtype)
     share, density = MOODS[mood]
     if rng.random() >= share:
@@ -78,7 +78,7 @@ def floats(rng, shape, dtype, mood='tame'):
 
 
 def integers(rng, shape, dtype, mood='tame'):
-    """Draws integers, at the limits of their type too."""
+    """Draws integers, including the limits of their type."""
     info = np.iinfo(dtype)
     low, high = max(info.min, -9), min(info.max, 9)
     x = rng.integers(low, high + 1, shape).astype(dtype)
@@ -100,7 +100,7 @@ def tensor(rng, shape, dtype, mood='tame'):
 
 
 def shape(rng, rank=None, most=64):
-    """Draws a shape of rank 0 to 5: size-1, odd and now and then empty dims, at most `most` elements."""
+    """Draws a shape of rank 0 to 5 and at most `most` elements. Dims may be 1, odd, or sometimes 0."""
     if rank is None:
         rank = int(rng.choice(6, p=[0.05, 0.2, 0.3, 0.25, 0.15, 0.05]))
     pool, p = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 0], [14, 15, 15, 10, 10, 8, 7, 6, 4, 4, 2, 1]

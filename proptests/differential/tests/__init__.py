@@ -1,1 +1,1 @@
-"""Tests of the fuzzer itself; none needs the engine."""
+"""Tests of the fuzzer. They do not need the engine."""

@@ -1,4 +1,4 @@
-"""Fixed graphs near each excuse of the judge, and faults to plant in their results."""
+"""Fixed graphs close to each exception of the judge, and faults to plant in their results."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ LEAST = float(np.finfo(F32).min)
 class Planted:
     """A case, the elements of its result that contracts leave open, and whether the sign of a zero is exact.
 
-    The level `exact` leaves those of `loose` as they are.
+    The elements of `loose` are open too, except under the contract `exact`.
     """
     case: Case
     open: tuple = ()
@@ -24,7 +24,7 @@ class Planted:
 
 
 def one(op, inputs, outputs=('y',), opset=23, **attrs):
-    """Returns a case of one node; `inputs` are arrays."""
+    """Returns a case of one node. `inputs` are arrays."""
     names = [f'x{i}' for i in range(len(inputs))]
     values = {name: value for name, value in zip(names, inputs) if value is not None}
     used = [name if name in values else '' for name in names]
@@ -32,19 +32,19 @@ def one(op, inputs, outputs=('y',), opset=23, **attrs):
 
 
 def chain(inputs, *nodes, opset=23):
-    """Returns a case of nodes given as (op, operands, result, attributes); the last result is the output."""
+    """Returns a case of nodes that are given as (op, operands, result, attributes). The last result is the output."""
     made = [Node(op, operands.split(), [result], dict(*attrs)) for op, operands, result, *attrs in nodes]
     return Case(opset, inputs, {}, made, [made[-1].outputs[0]])
 
 
 def numbers(*shape, dtype=F32, seed=5):
-    """Returns ordinary numbers between 1/2 and 2, of either sign."""
+    """Returns ordinary numbers with absolute values between 1/2 and 2."""
     rng = np.random.default_rng([seed, *shape])
     return (rng.uniform(0.5, 2, shape) * rng.choice([-1, 1], shape)).astype(dtype)
 
 
 def replaced(value, **at):
-    """Returns an array with some elements replaced: `_0_1=3.0` is that at [0, 1]."""
+    """Returns an array with some elements replaced: `_0_1=3.0` replaces the one at [0, 1]."""
     value = value.copy()
     for place, number in at.items():
         value[tuple(int(i) for i in place[1:].split('_'))] = number
@@ -52,7 +52,7 @@ def replaced(value, **at):
 
 
 def attention(bias, scores_key=None):
-    """Returns attention in primitives with a bias, one batch of two rows, three keys and two channels."""
+    """Returns attention in primitives with a bias. It has one batch, two rows, three keys and two channels."""
     key = numbers(2, 3, seed=7) if scores_key is None else scores_key
     leaves = {'q': np.abs(numbers(2, 2)), 'k': key, 'b': np.array(bias, F32), 'v': numbers(3, 2, seed=9)}
     return chain(leaves, ('MatMul', 'q k', 's'), ('Add', 's b', 't'), ('Softmax', 't', 'w', {'axis': -1}), ('MatMul', 'w v', 'y'))
@@ -143,7 +143,7 @@ def element_faults(value, x, signed):
     if not is_float(value.dtype):
         yield 'one more', not x if value.dtype == bool else x + 1 if x < np.iinfo(value.dtype).max else x - 1
         return
-    # A unit of 16 bits is a part of a thousand.
+    # A unit of 16-bit numbers is about a thousandth.
     part = 0.05 if value.dtype.itemsize == 2 else 0.01
     finite = np.abs(value[np.isfinite(value)].astype(float))
     if np.isnan(x):

@@ -26,7 +26,7 @@ class Honest(Engine):
 
 
 class Rounding(Honest):
-    """Rounds as a plan of the default contract may: a unit off, except where a discontinuous op observes it."""
+    """Rounds like a plan of the default contract: results may be a unit off, unless a discontinuous op observes them."""
 
     def outputs(self, case, types):
         """Returns the outputs of one case."""
@@ -37,7 +37,7 @@ class Rounding(Honest):
 
 
 class Planted(Honest):
-    """Computes one op in a wrong way: `fault` takes the node and its operands, and returns the result, or None for the right one."""
+    """Computes one op wrongly. `fault` takes the node and its operands and returns the wrong result, or None for the right one."""
 
     def __init__(self, fault):
         super().__init__()
@@ -59,14 +59,14 @@ def reciprocal_division(node, args):
 
 
 def lost_guard(node, args):
-    """Lets NaN through a Where whose condition is true."""
+    """Lets NaN pass through a Where whose condition is true."""
     if node.op == 'Where' and args[1].dtype == np.float32:
         return np.where(args[0] & ~np.isnan(args[2]), args[1], args[2])
     return None
 
 
 class Refusing(Engine):
-    """Fails on models that hold a node Tan: names the case, or does not."""
+    """Fails on models with a Tan node. `names` determines whether the message names the case."""
 
     def __init__(self, names):
         super().__init__('no binary')

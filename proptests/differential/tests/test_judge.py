@@ -1,4 +1,4 @@
-"""Rounding is told from faults: an honest engine has no finding, a planted fault is found and reduced."""
+"""Tests that the judge tells rounding from faults: an honest engine has no finding, a planted fault is found and reduced."""
 
 import unittest
 
@@ -19,7 +19,7 @@ def findings(engine, numbers, opset=23, modes=tuple(campaign.MODES)):
 
 
 class Judging(unittest.TestCase):
-    """Verdicts about engines whose faults are known."""
+    """Verdicts on engines whose faults are known."""
 
     def test_an_honest_engine_has_no_finding(self):
         self.assertEqual([], [f.text for opset in (12, 18, 23) for f in findings(Honest(), range(25), opset)])
@@ -76,7 +76,7 @@ class Judging(unittest.TestCase):
 
 
 class Splitting(unittest.TestCase):
-    """Merged models are split where one case fails."""
+    """Merged models are split if a case fails."""
 
     def test_the_others_of_a_batch_are_run(self):
         x = np.ones(2, np.float32)
@@ -90,7 +90,7 @@ class Splitting(unittest.TestCase):
 
 
 class Generating(unittest.TestCase):
-    """Graphs are a function of the seed and the number."""
+    """The seed and the number determine a graph."""
 
     def test_a_number_names_a_graph(self):
         first, second = (graph(References(), 1, 5, 23) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Rounding, special values, and the generators one by one."""
+"""Tests rounding, special values, and each generator."""
 
 import unittest
 
@@ -15,10 +15,10 @@ from fuzzer.values import BF16, F16, F32, F64, specials
 
 
 class Numbers(unittest.TestCase):
-    """Arithmetic on representations."""
+    """Arithmetic on the bits of numbers."""
 
     def test_bfloat16_is_rounded_once(self):
-        # Half way between two numbers in bfloat16 but for what float32 drops.
+        # Without the bits that float32 drops, this is half way between two bfloat16 numbers.
         x = np.array([1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8 - 2.0**-40, 1 + 2.0**-8])
         self.assertEqual([1 + 2.0**-7, 1.0, 1.0], narrow(x, BF16).astype(float).tolist())
 
@@ -61,7 +61,7 @@ class Generators(unittest.TestCase):
 
     @staticmethod
     def makes(step, references, opset, seed):
-        """Says whether a step adds a node."""
+        """Returns whether a step adds a node."""
         b = Builder(np.random.default_rng(seed), references, opset, 'mixed')
         try:
             step(b)
@@ -71,20 +71,20 @@ class Generators(unittest.TestCase):
 
     def test_our_own_references_agree_with_onnx_runtime_on_ordinary_numbers(self):
         references = References()
-        # ONNX Runtime subtracts squares of means in norms, which costs digits.
+        # ONNX Runtime subtracts squares of means in norms, which loses digits.
         for op in ('GroupNormalization', 'InstanceNormalization', 'MeanVarianceNormalization', 'LRN', 'EyeLike', 'TensorScatter', 'GlobalMaxPool',
                    'GlobalAveragePool', 'OneHot', 'ArgMax', 'Hardmax', 'QuantizeLinear', 'DequantizeLinear'):
             compared = sum(self.agrees(op, references, seed) for seed in range(12))
             self.assertGreater(compared, 2, op)
 
     def agrees(self, op, references, seed):
-        """Compares a node with ONNX Runtime; returns whether it could."""
+        """Compares a node with ONNX Runtime. Returns False if this is not possible."""
         b = Builder(np.random.default_rng(seed), references, 24, 'tame')
         try:
             STEPS[op](b)
             node = b.case.nodes[-1]
             theirs = references._ask('ort', node, {name: b[name] for name in node.reads()}, 24)[0]
-        except Exception:  # ONNX Runtime does not know all types.
+        except Exception:  # ONNX Runtime does not support all types.
             return False
         ours = b[node.outputs[0]]
         self.assertEqual(theirs.shape, ours.shape, op)

@@ -1,4 +1,4 @@
-"""The judge reports each planted fault, so that an excuse cannot grow: wherever a contract leaves an element open, its neighbours are judged."""
+"""Tests that the judge reports each planted fault. Where a contract leaves an element open, its neighbours are judged."""
 
 import unittest
 
@@ -33,14 +33,14 @@ class PlantedFaults(unittest.TestCase):
 
 
 class Excuses(unittest.TestCase):
-    """Results that a contract allows, and the same ones where it does not."""
+    """Results that a contract allows, and the same results where it does not allow them."""
 
     def verdicts(self, case, value, contract='reassoc'):
-        """Returns the sorts of disagreement of a result."""
+        """Returns the sorts of difference of a result."""
         judge = Judge(References())
         return [v.kind for v in judge.compare(judge.expect(case), {case.outputs[0]: np.asarray(value)}, contract)]
 
-    # e⁻⁸⁷·² is a normal number: some processors' references give 0 for subnormal ones.
+    # e⁻⁸⁷·² is a normal number, since the references give 0 for subnormal numbers on some processors.
     def test_a_light_weight_may_be_zero_by_default(self):
         case = one('Softmax', [np.array([0, -87.2, -86], F32)])
         right = Judge(References()).expect(case).values['y']
@@ -66,7 +66,7 @@ class Excuses(unittest.TestCase):
         bias = np.array([[0, LEAST, -INF], [LEAST, LEAST, LEAST]], F32)
         wanted = np.array([[1, LEAST, -INF], [LEAST, LEAST, LEAST]], F32)
         np.testing.assert_array_equal(wanted, hidden(scores, bias))
-        # No bias hides a NaN of its own.
+        # A NaN in the bias itself is not hidden.
         self.assertTrue(np.isnan(hidden(np.array([1, 1], F32), np.array([NAN, 0], F32))[0]))
 
     def test_an_element_of_weight_0_is_not_read_by_resize(self):
@@ -79,7 +79,8 @@ class Excuses(unittest.TestCase):
             self.assertEqual(['NaN made'], self.verdicts(case, wrong))
 
     def test_padding_of_a_transposed_convolution_is_halved_and_rounded_down(self):
-        # ONNX: a result of 3·2 elements, of which −1 are cut off: −1 before, 0 after; the kernel writes at 0, 1, 3 and 4.
+        # In ONNX, the result has 3·2 elements, and −1 elements are cut off: −1 before, 0 after. The kernel writes at 0,
+        # 1, 3 and 4.
         case = one('ConvTranspose', [np.array([[[1, 10]]], F32), np.array([[[1, 2]]], F32)], strides=[3], auto_pad='SAME_UPPER')
         self.assertEqual([], self.verdicts(case, np.array([[[0, 1, 2, 0, 10, 20]]], F32), 'exact'))
         self.assertEqual(['value'], self.verdicts(case, np.array([[[1, 2, 0, 10, 20, 0]]], F32), 'exact'))

@@ -1,4 +1,4 @@
-//! Archives of checkpoints.
+//! Builds archives of checkpoints.
 
 use std::io::{Cursor, Write};
 
@@ -6,7 +6,8 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 /// Returns an archive as torch writes it, with this list of tensors and one storage of six numbers.
 ///
-/// # Panics Never, because it is written to memory.
+/// # Panics
+/// Never, because it is written to memory.
 pub fn checkpoint(pickle: &[u8]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);

@@ -1,4 +1,4 @@
-//! Valid files, which the fuzzer damages.
+//! Collects valid files, which the fuzzer damages.
 
 use std::{
     fs,
@@ -15,7 +15,8 @@ pub const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Returns the files of a checkout that a reader reads.
 ///
-/// # Panics If the checkout lacks them.
+/// # Panics
+/// If the checkout lacks them.
 pub fn of(reader: &Reader, checkout: &Path) -> Vec<Vec<u8>> {
     let files = |folder: &str, ending: &str| files(checkout, folder, ending);
     let found = match reader.name {

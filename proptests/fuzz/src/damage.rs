@@ -42,7 +42,8 @@ const DEPTH: usize = 12;
 
 /// Returns a file of a corpus, damaged in one to four ways.
 ///
-/// # Panics If the corpus is empty.
+/// # Panics
+/// If the corpus is empty.
 pub fn damaged(form: Form, corpus: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
     let mut file = corpus[random.usize(..corpus.len())].clone();
     for _ in 0..random.usize(1..5) {

@@ -1,4 +1,5 @@
-//! Damaged files for every reader: reading any file ends soon, with a value or an error, and never with a panic.
+//! Reads damaged files with every reader. Reading any file must end soon, with a value or an error, and never with a
+//! panic.
 //!
 //! Valid files ([`corpus`]) are damaged within their structure ([`damage`]): tokens and bracketed parts of texts,
 //! fields of protocol buffers, headers and archives. The structure around the damage stays well-formed. Files that a
@@ -24,8 +25,8 @@ use cpu_time::ThreadTime;
 use damage::damaged;
 use readers::{Outcome, Place, Reader};
 
-/// The time after which an execution counts as hanging; most take less than a millisecond. It is the time of the
-/// processor, so that a busy machine causes no findings.
+/// The time after which an execution counts as hanging. Most take less than a millisecond. It is processor time, so a
+/// busy machine causes no findings.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// The number of executions that a thread takes at once.
@@ -47,7 +48,8 @@ pub struct Finding {
 pub struct Summary {
     /// The number of files that were read.
     pub executions: u64,
-    /// The number of files that were accepted. If damage leaves too few of them, only the first check is tested.
+    /// The number of files that were accepted. If damage leaves too few of them, only the first check of a reader is
+    /// tested.
     pub accepted: u64,
     /// The files that a reader handled wrongly.
     pub findings: Vec<Finding>,
@@ -113,7 +115,7 @@ fn execute(reader: &Reader, place: &Place, corpus: &[Vec<u8>], seed: u64, execut
     let wrong = match &outcome {
         Err(panic) => Some(format!("a panic: {}", message(&**panic))),
         Ok(Outcome::Wrong(what)) => Some(what.clone()),
-        Ok(_) => (took > LIMIT).then(|| format!("it took {took:.1?} of processor time")),
+        Ok(_) => (took > LIMIT).then(|| format!("reading took {took:.1?} of processor time")),
     };
     Summary {
         executions: 1,

@@ -56,7 +56,8 @@ impl Place {
 
     /// Returns the path of a file with this content.
     ///
-    /// # Panics If the file cannot be written.
+    /// # Panics
+    /// If the file cannot be written.
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes).expect("the temporary folder can be written");
@@ -117,8 +118,10 @@ fn graph(_: &Place, bytes: &[u8]) -> Outcome {
                 Ok(again) if again == graph => Outcome::Accepted,
                 // A NaN is never equal to itself.
                 Ok(again) if text::print(&again, text::Style::default()) == printed => Outcome::Accepted,
-                Ok(_) => Outcome::Wrong(format!("it prints as another graph:\n{printed}")),
-                Err(errors) => Outcome::Wrong(format!("it prints as text that does not read: {errors}\n{printed}")),
+                Ok(_) => Outcome::Wrong(format!("the graph prints as text that reads as another graph:\n{printed}")),
+                Err(errors) => {
+                    Outcome::Wrong(format!("the graph prints as text that does not read: {errors}\n{printed}"))
+                }
             }
         }
     })

@@ -19,7 +19,8 @@ pub struct Bound {
     pub body: T,
 }
 
-/// The first id of canonical names for bound variables. No range of them is recorded, so that no fact about one binder applies to another.
+/// The first id of canonical names for bound variables. No range is recorded for these ids, so that a fact about one
+/// binder never applies to another one.
 const NAMES: u32 = 1 << 24;
 /// Returns whether an index contains a canonically named bound variable.
 pub fn is_bound(p: &Poly) -> bool {
@@ -28,7 +29,7 @@ pub fn is_bound(p: &Poly) -> bool {
     found
 }
 
-/// The most variables of a binder whose orders are all tried.
+/// The maximal number of variables of a binder for which all orders are tried.
 const MOST: usize = 6;
 
 /// Replaces atoms of a polynomial, rewrites the integers that it reads from tensors, and simplifies the result.
@@ -109,7 +110,8 @@ pub fn fresh(facts: &Facts, vars: &[(u32, Poly)], body: &T) -> Res<Bound> {
     Ok(Bound { body: with(facts, body, &map)?, vars: new })
 }
 
-/// Returns whether two nested reductions can be one: no extent of the inner one depends on a variable of the outer one.
+/// Returns whether two nested reductions can be merged: no extent of the inner one depends on a variable of the outer
+/// one.
 pub fn independent(outer: &[(u32, Poly)], inner: &[(u32, Poly)]) -> bool {
     !inner.iter().any(|(_, extent)| outer.iter().any(|(v, _)| extent.mentions(*v)))
 }
@@ -222,7 +224,7 @@ pub fn named<B: Ord>(
     height: u32,
 ) -> Res<(Vec<(u32, Poly)>, B)> {
     if vars.len() > MOST {
-        return stop(format!("a reduction over {} indices is too large", vars.len()));
+        return stop(format!("cannot normalize a reduction over {} indices because the maximum is {MOST}", vars.len()));
     }
     let mut least: Option<(Vec<Poly>, B)> = None;
     let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! The normal form for `exact`: two terms with the same one are equal to the last bit for every value, infinities and
-//! NaN included.
+//! The normal form for `exact`: two terms with equal normal forms are equal to the last bit for every value, infinities
+//! and NaN included.
 //!
 //! Functions keep their roundings. A law is used only if it holds bit for bit. Two things are exempt, because the op
 //! table leaves them open: the payload of NaN, and the sign of a zero from `max` and `min`. The laws of floats are:
@@ -24,7 +24,7 @@ use crate::{
     term::{Kind, Poly, T, Term, Ty, apply, choose, num, value},
 };
 
-/// Returns the normal form of a term, given the values of some truth values.
+/// Returns the normal form of a term, given some known truth values.
 pub fn normal(case: &Case, term: &T, truths: &BTreeMap<T, bool>) -> Res<T> {
     Normal { case, truths }.of(term)
 }
@@ -285,7 +285,7 @@ impl Normal<'_> {
         {
             return Some(num(if to.kind == Kind::Bool { f64::from(u8::from(n != 0.0)) } else { n }));
         }
-        // Wrapping is a ring homomorphism, so that a final wrap to fewer bits may be applied to the operands first.
+        // Wrapping is a ring homomorphism, so a final wrap to fewer bits may be applied to the operands first.
         if let (Some([of]), Some(from), Some(narrow)) = (x.args("ring"), x.ty().and_then(|ty| ty.dtype), to.dtype)
             && to.kind == Kind::Int
             && narrow.bits() <= from.bits()
@@ -371,7 +371,7 @@ impl Normal<'_> {
     }
 }
 
-/// Returns whether it is an integer that every element type represents.
+/// Returns whether a term is an integer that every element type represents.
 fn is_small(t: &T) -> bool {
     t.number().is_some_and(|x| x.fract() == 0.0 && (0.0..=127.0).contains(&x) && x.is_sign_positive())
 }
@@ -407,7 +407,7 @@ fn monotone(op: &str) -> bool {
     op.split(' ').any(|w| w == "monotone") || Op::named(op).is_some_and(|op| op.def().traits.contains(&Trait::Monotone))
 }
 
-/// Returns whether a type represents every value of another.
+/// Returns whether the type `wide` represents every value of the type `narrow`.
 fn holds(wide: &Ty, narrow: &Ty) -> bool {
     if wide.dtype == Some(DType::I64) && narrow.kind == Kind::Int {
         return true;

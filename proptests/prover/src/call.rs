@@ -62,7 +62,7 @@ pub struct Case {
     pub positive: std::cell::RefCell<Vec<Rc<str>>>,
     /// Whether the left side is being evaluated. Type constraints are facts there, and obligations on the right side.
     pub left: std::cell::Cell<bool>,
-    /// The solver, if there is one. It is asked where the prover's own procedure decides nothing.
+    /// The solver, if there is one. It decides questions that the prover's own procedure leaves open.
     pub judge: std::cell::RefCell<Option<Rc<Judge>>>,
     /// The sizes that this case fixes.
     pub chosen: std::cell::RefCell<Sizes>,

@@ -1,4 +1,4 @@
-//! Choices between terms: by truth values, by conditions on indices, and between infinite values.
+//! Handles choices between terms: by truth values, by conditions on indices, and between infinite values.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The cases of a rule, enumerated one by one: element types by kind, words, places of axes, extents that are 0 or not.
+//! Enumerates the cases of a rule: element types by kind, words, places of axes, extents that are 0 or not.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -21,12 +21,12 @@ pub struct Choices {
     pub peels: BTreeMap<Rc<str>, usize>,
     /// The largest extent of a bounded proof, which enumerates all extents.
     pub most: Option<usize>,
-    /// The solver, if there is one. It is asked where the prover's own procedure decides nothing.
+    /// The solver, if there is one. It decides questions that the prover's own procedure leaves open.
     pub judge: Option<Rc<Judge>>,
 }
 
 impl Choices {
-    /// Enumerates the cases in which no dim is larger than a bound: one for each of its values.
+    /// Enumerates the cases with extents up to a bound. Each value of each dim is a case of its own.
     pub fn up_to(most: usize) -> Choices {
         Choices { most: Some(most), ..Choices::default() }
     }

@@ -1,4 +1,4 @@
-//! Ops that files declare: binds the variables of the definition to the operands and attributes of a call.
+//! Evaluates ops that files declare: binds the variables of the definition to the operands and attributes of a call.
 
 use std::{collections::BTreeMap, rc::Rc};
 

@@ -55,7 +55,7 @@ pub struct Facts {
     pub work: Cell<u64>,
 }
 
-/// The most goals that are searched in one case. After that, no goal is proved.
+/// The maximal number of goals that are searched in one case. After that, no goal is proved.
 const WORK: u64 = 150_000;
 
 /// The maximal number of proved goals of a case that are kept for a solver to check.
@@ -283,7 +283,7 @@ impl Facts {
         let mut atoms: Vec<Atom> = p.terms().flat_map(|(m, _)| m.iter().cloned()).collect();
         atoms.sort();
         atoms.dedup();
-        // The extent of a variable mentions earlier variables only, so that the latest one is substituted first.
+        // The extent of a variable mentions earlier variables only, so the latest one is substituted first.
         for atom in atoms.iter().rev() {
             let Some(most) = self.most(atom) else { continue };
             let Some((slope, rest)) = p.linear_in(atom) else { continue };

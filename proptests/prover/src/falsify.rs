@@ -38,14 +38,14 @@ pub struct Counterexample {
     pub right: f64,
 }
 
-/// The most instances that are drawn, and the most that are compared. Many draws satisfy no relation of the rule.
+/// The maximal numbers of instances that are drawn and that are compared. Many draws violate a relation of the rule.
 const DRAWN: u64 = 600;
 const COMPARED: usize = 80;
-/// The most elements of a tensor.
+/// The maximal number of elements of a tensor.
 const ELEMENTS: usize = 40_000;
-/// The number of elements from which on a tensor's values rise or fall along it.
+/// The number of elements from which on a tensor's values rise or fall with the position.
 const MANY: usize = 200;
-/// The bound of numbers in a rule near which extents are drawn.
+/// The largest number in a rule near which extents are drawn.
 const LARGEST: i64 = 10_000;
 
 /// A source of random values for the variables of a rule.
@@ -187,7 +187,7 @@ pub fn elements(ty: &Type, random: &mut fastrand::Rng) -> Option<Tensor> {
     if count > ELEMENTS {
         return None;
     }
-    // The extremum of a large tensor is at one of its ends, so that a rule that ignores an end is refuted.
+    // The extremum of a large tensor is at one of its ends, so a rule that ignores an end is refuted.
     let slope = if count < MANY { 0.0 } else { [0.125, -0.125][random.usize(..2)] };
     let element = |n: usize, random: &mut fastrand::Rng| f64::from(random.i32(-16..17)) / 8.0 + slope * n as f64;
     Some(match dtype.is_float() {
@@ -196,8 +196,7 @@ pub fn elements(ty: &Type, random: &mut fastrand::Rng) -> Option<Tensor> {
     })
 }
 
-/// Searches for an instance on which the sides differ. A `fast` rule is an approximation, so that no difference refutes
-/// it.
+/// Searches for an instance on which the sides differ. A `fast` rule is an approximation, so no difference refutes it.
 pub fn falsify(probe: &Probe) -> Option<Counterexample> {
     falsify_at(probe, &Bindings::default())
 }

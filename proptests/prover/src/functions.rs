@@ -11,12 +11,12 @@ use crate::{
 };
 
 impl Real {
-    /// Returns whether it is a single product of factors that are not 0.
+    /// Returns whether the function is a single product of factors that are not 0.
     pub fn is_nonzero(&self, facts: &Known<'_>) -> bool {
         self.single().is_some_and(|(p, _)| p.factors.keys().all(|f| facts.nonzero_factor(f)))
     }
 
-    /// Returns the product.
+    /// Returns the product of two functions.
     pub fn times(&self, other: &Real, facts: &Known<'_>) -> Real {
         let each = |(p, c): (&Product, f64)| {
             let p = p.clone();

@@ -1,4 +1,4 @@
-//! Laws of integers: the ring modulo 2ⁿ, powers of two, and integer elements that are used as indices.
+//! Applies laws of integers: the ring modulo 2ⁿ, powers of two, and integer elements that are used as indices.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ pub fn by_index(facts: &Facts, a: &T, b: &T) -> bool {
 }
 
 /// Returns the value of an element that does not wrap: an index, an integer that is read from a tensor, or an extremum
-/// of such.
+/// of such values.
 pub fn exact_integer(facts: &Facts, t: &T) -> Option<Poly> {
     match &**t {
         Term::Index(p) => Some(p.clone()),
@@ -119,7 +119,7 @@ pub fn function(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> Option<T> {
         _ => {}
     }
     let result = ring(op, ty, args)?;
-    // Sums of extents and indices are far below 2⁶³, so that they do not wrap.
+    // Sums of extents and indices are far below 2⁶³, so they do not wrap.
     if ty.dtype == Some(DType::I64)
         && let Some([inner]) = result.args("ring")
         && let Term::Index(p) = &**inner

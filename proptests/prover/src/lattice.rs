@@ -1,4 +1,4 @@
-//! Extrema of elements: a lattice, whose normal form is a minimum of maxima.
+//! Normalizes extrema of elements. They form a lattice, whose normal form is a minimum of maxima.
 
 use crate::{
     facts::Facts,
@@ -8,7 +8,7 @@ use crate::{
 
 /// The operands of a maximum.
 type Clause = Vec<T>;
-/// The most clauses to which an extremum is multiplied out.
+/// The maximal number of clauses to which an extremum is multiplied out.
 const CLAUSES: usize = 24;
 
 /// Returns the normal form of an extremum: a minimum of maxima without duplicates, none of which contains another.
@@ -34,7 +34,7 @@ pub fn lattice(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> T {
     built(facts, ty, all)
 }
 
-/// Returns the maxima whose minimum a term is.
+/// Returns a term as a minimum of maxima: the list of the maxima.
 fn clauses(term: &T) -> Vec<Clause> {
     let of_max = |t: &T| t.args("max").map_or_else(|| vec![t.clone()], <[T]>::to_vec);
     match term.args("min") {

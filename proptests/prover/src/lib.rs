@@ -2,7 +2,7 @@
 //!
 //! A test cannot refute a rule that is wrong at one size only, at multiples of a block size, or from some rank on. A proof covers all sizes and ranks.
 //! TensorRight (Arora et al., POPL 2025) is the model. Both sides of a rule are functions from an index to a value. The prover compares them at a symbolic
-//! index, of which it knows only the range.
+//! index and knows only its range.
 //!
 //! 1. `choices` splits a rule into *cases*: element types by kind (floats, integers, truth values), words, places of axes, extents that are 0 or not. The rule
 //!    holds if it holds in each case.

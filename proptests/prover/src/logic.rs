@@ -1,4 +1,4 @@
-//! Normal forms of truth functions and comparisons.
+//! Normalizes truth functions and comparisons.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,5 @@
-//! Terms as real functions: rounding is ignored, choices by conditions are decided or become 0-1 factors, and functions are replaced by their definitions.
+//! Reads terms as real functions: ignores rounding, decides choices by conditions or makes them 0-1 factors, and
+//! replaces functions by their definitions.
 
 use std::{
     cell::RefCell,
@@ -33,7 +34,8 @@ pub struct Lower<'a> {
     case: &'a Case,
     /// Whether a term added to an infinity is kept, because it may be NaN.
     strict: bool,
-    /// The partial functions (inverse, root, logarithm) whose argument is not shown to be positive, each with that argument.
+    /// The partial functions (inverse, root, logarithm) whose argument is not shown to be positive, each with this
+    /// argument.
     pub partial: RefCell<BTreeSet<(&'static str, Real)>>,
 }
 

@@ -38,7 +38,8 @@ pub fn judge(probe: &Probe) -> Verdict {
     judge_by(probe, None)
 }
 
-/// Judges a rule as [`judge`] does. The solver, if there is one, is asked where the prover's own procedure decides nothing.
+/// Judges a rule as [`judge`] does. The solver, if there is one, decides questions that the prover's own procedure
+/// leaves open.
 pub fn judge_by(probe: &Probe, judge: Option<&Rc<Judge>>) -> Verdict {
     let shown = prove_by(probe.rule(), judge);
     let found = match shown {
@@ -56,7 +57,7 @@ pub fn judge_by(probe: &Probe, judge: Option<&Rc<Judge>>) -> Verdict {
     }
 }
 
-/// The most cases that are tried, without a bound on extents and with one. Cases with a bound are larger.
+/// The maximal numbers of cases that are tried, without a bound on extents and with one. Cases with a bound are larger.
 const CASES: [usize; 2] = [3_000, 40];
 /// The largest extents of bounded proofs, in the order in which they are tried.
 const BOUNDS: [usize; 2] = [3, 2];
@@ -71,7 +72,7 @@ pub fn prove(rule: &Rule) -> Proof {
     prove_by(rule, None)
 }
 
-/// Proves a rule for every size and rank. The solver is asked where the prover's own procedure decides nothing.
+/// Proves a rule for every size and rank. The solver decides questions that the prover's own procedure leaves open.
 pub fn prove_by(rule: &Rule, judge: Option<&Rc<Judge>>) -> Proof {
     let choices = || Choices::asking(judge.cloned());
     let mut why = String::new();
@@ -231,7 +232,7 @@ fn settled(case: &Case, reader: &Reader<'_>, l: &T, r: &T) -> bool {
     equal
 }
 
-/// The most steps that a proof of a contract's other obligations takes.
+/// The maximal number of steps that a proof of a contract's other obligations takes.
 const STEPS: usize = 200_000;
 
 /// Returns the elements of both sides at an index, with marks around the results of ops.
@@ -253,7 +254,7 @@ fn marked(case: &Case, reader: &Reader<'_>, root: &Root, at: [&[Poly]; 2]) -> Re
 pub enum Sense {
     /// To the last bit, for every value.
     Bits,
-    /// To the last bit, for every value.
+    /// As real functions: equal if rounding is ignored.
     Reals,
 }
 
@@ -265,7 +266,7 @@ pub fn same(case: &Case, sense: Sense, kind: Kind, l: &T, r: &T) -> Res<()> {
     }
 }
 
-/// The most truth values whose combinations are tried.
+/// The maximal number of truth values whose combinations are tried.
 const TRUTHS: usize = 9;
 
 /// Checks that two terms have the same normal form for each value of the open conditions and truth values in them.
@@ -348,7 +349,7 @@ fn open_truth(term: &T, truths: &BTreeMap<T, bool>) -> Option<T> {
 fn same_reals(case: &Case, l: &T, r: &T) -> Res<()> {
     let (left, right) = (Lower::new(case), Lower::new(case));
     let a = match left.real(l) {
-        // The left side is infinite or NaN here, so that there is nothing to show.
+        // The left side is infinite or NaN here, so there is nothing to show.
         Err(Stop::Vacuous(_)) => return Ok(()),
         other => other?,
     };

@@ -65,7 +65,7 @@ fn leaves(
     if !constants().all(moderate) || (combines(left) || combines(right)) && !given.values().all(moderate) {
         return None;
     }
-    // No intermediate result of such numbers overflows.
+    // No intermediate result of numbers up to 2 overflows.
     let small = |t: &Tensor| t.to_f64().iter().all(|x| x.abs() <= 2.0 || !x.is_finite());
     let kept = !combines(left) && !combines(right) && given.values().all(small);
     // `Bounded` bounds the rounding error. If it is small on the left side, the right side must have the same value.

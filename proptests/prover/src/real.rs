@@ -81,7 +81,7 @@ pub struct Product {
 pub struct Real(BTreeMap<Product, Coefficient>);
 
 impl Real {
-    /// A number.
+    /// Returns a number as a function.
     pub fn number(x: f64) -> Real {
         Real::of([(Product::default(), x)])
     }

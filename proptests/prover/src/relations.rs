@@ -239,7 +239,7 @@ impl Scope<'_> {
         if a == b {
             return Ok(());
         }
-        // A sequence whose number of elements is only a symbol takes the other value.
+        // If one value is the symbol for the number of elements of a sequence, the sequence gets the other value.
         for sequence in self.sequences.values_mut() {
             if let [item] = sequence.as_mut_slice()
                 && [&a, &b].contains(&&item.extent)

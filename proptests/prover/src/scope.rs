@@ -250,7 +250,8 @@ impl<'r> Scope<'r> {
         Ok(())
     }
 
-    /// Aligns the operands of `concat`, which differ in one axis only: the second operand gets the first one's sequence, with its own extent of that axis.
+    /// Aligns the operands of `concat`, which differ in one axis only. The second operand gets the sequence of the first
+    /// one, with its own extent of that axis.
     fn alike(&mut self, choices: &mut Choices) {
         for call in self.calls() {
             let [RuleTerm::Tensor(a), RuleTerm::Tensor(b)] = call.args.as_slice() else { continue };
@@ -316,7 +317,8 @@ impl<'r> Scope<'r> {
         })
     }
 
-    /// Returns a quotient of dims. The rule matches only if the remainder is 0, on either side, so that this is noted as a fact.
+    /// Returns a quotient of dims. The rule matches only if the remainder is 0, on either side, so this is noted as a
+    /// fact.
     fn quotient(&self, a: &Poly, b: &Poly) -> Option<Poly> {
         let facts = &self.case.facts;
         let (quotient, rest) = a.divide(b);

@@ -266,7 +266,7 @@ pub fn reshaped(facts: &Facts, from: &[Item], to: &[Item], at: &[Poly]) -> Res<V
     })
 }
 
-/// Returns the fewest leading items of both shapes that have equally many elements, if the items after them also do.
+/// Returns the fewest leading items of both shapes that have equally many elements, if the remaining items also have.
 fn group(from: &[Item], to: &[Item]) -> Option<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> =
         (0..=from.len()).flat_map(|a| (0..=to.len()).map(move |b| (a, b))).filter(|p| *p != (0, 0)).collect();

@@ -117,7 +117,7 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// Applies an unknown pointwise function, of which only the traits of its group are known.
+    /// Applies an unknown pointwise function. Only the traits of its group are known.
     fn unknown(&self, slot: VarId, call: &AppliedOp, args: Vec<Tensor>) -> Res<Vec<Tensor>> {
         let ops = call.op.ops();
         let name = self.scope.rule.scope.name(slot);
@@ -162,7 +162,7 @@ impl<'r> Reader<'r> {
             AttrTerm::Dim(dim) => Some(Value::Int(self.scope.dim(dim)?)),
             AttrTerm::Shape(dims) => {
                 let shape = self.scope.shape(dims)?;
-                // A rule whose extent would be negative does not match, on either side, so that its sign is a fact.
+                // A rule whose extent would be negative does not match, on either side, so its sign is a fact.
                 shape.iter().for_each(|item| self.scope.case.facts.note(item.extent.clone()));
                 Some(Value::Shape(shape))
             }

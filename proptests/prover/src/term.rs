@@ -1,6 +1,6 @@
 //! Terms and index polynomials. A term is the value of one element of a tensor, as a function of indices and extents. A
-//! polynomial is the integer that an index map computes, in a normal form. An index may be read from a tensor, so that
-//! the two definitions are mutually recursive.
+//! polynomial is the integer that an index map computes, in a normal form. An index may be read from a tensor, so the
+//! two definitions are mutually recursive.
 
 use std::{collections::BTreeMap, fmt, rc::Rc};
 
@@ -361,7 +361,7 @@ impl Poly {
 
     /// Divides by the leading term of the divisor. self = quotient·divisor + remainder always holds.
     pub fn divide(&self, divisor: &Poly) -> (Poly, Poly) {
-        // A longer monomial leads a shorter one, so that the degree decreases in each step.
+        // A longer monomial leads a shorter one, so the degree decreases in each step.
         let lead = divisor.terms().max_by_key(|(m, _)| (m.len(), (*m).clone()));
         let Some((lead, of)) = lead.map(|(m, c)| (m.clone(), c)) else { return (Poly::zero(), self.clone()) };
         let (mut quotient, mut rest) = (Poly::zero(), self.clone());

@@ -70,7 +70,7 @@ fn each_obligation_that_a_rule_breaks_is_named() {
         ),
         // A score of f16 may be as large as a mask.
         ("(?q f16[B.. S D]) (?k f16[B.. D T]) (?b f16[B.. S T]) (?m f16[B.. S T])", TWO_MASKS[1], "reassoc", "range"),
-        // In 16 bits, σ(−91) has two significant digits, and −91·σ(−91) has all.
+        // In 16 bits, σ(−91) has two significant digits, and −91·σ(−91) has full precision.
         ("(?x bf16[A..])", "(act ?x :kind silu) (mul ?x (sigmoid ?x))", "reassoc", "range"),
         // The sum is multiplied, so that an underflow is visible.
         (XY, "(add ?x ?y) (mul (add (mul ?x 0.0009765625) (mul ?y 0.0009765625)) 1024.0)", "reassoc", "range"),

@@ -102,7 +102,7 @@ fn no_right_rule_is_refuted() {
 
 /// The rules that define random numbers.
 const RANDOM: &str = include_str!("../../../rewrites/rules/decompose/random.rules");
-/// The ratio at which changes of the Philox rule are tried, because each of their proofs takes a second.
+/// One in this number of changes of the Philox rule is tried, because each of the proofs takes a second.
 const WORDS: usize = 5;
 
 /// Returns the rules of a text with one number changed, for each number in the rules' sides, with a description of the

@@ -1,4 +1,4 @@
-//! The prover together with z3, which must be in PATH.
+//! Tests the prover with z3, which must be in PATH.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn no_wrong_rule_is_proved_by_the_solver_and_integers_of_the_right_ones_are() {
 fn integers_are_bit_vectors() {
     let text = ";; x − x mod 2ᵏ, in another way
         (rule mine/nibbles (forall (?x u8[A..])) (=> (add (mul (shift-right ?x 4) 16) (bit-and ?x 15)) ?x) (eq exact))
-        ;; the larger and the smaller are both
+        ;; max(a, b) + min(a, b) = a + b
         (rule mine/extrema (forall (F int) (?a F[A..]) (?b F[A..])) (=> (add (max ?a ?b) (min ?a ?b)) (add ?a ?b)) (eq exact))
         ;; not for the least one
         (rule mine/abs (forall (F i8 i32) (?a F[A..])) (=> (abs ?a) (max ?a (bit-and ?a 127))) (eq exact))";

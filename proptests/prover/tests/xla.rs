@@ -48,7 +48,7 @@ fn simplifications_are_proved_and_none_is_refuted() {
     let mut open = Vec::new();
     let mut proved = [0, 0];
     let mut names = BTreeSet::new();
-    // XLA promises equality over the reals only, so that rounding and overflow are not judged.
+    // XLA promises equality over the reals only, so rounding and overflow are not judged.
     for (probe, proof) in probes.iter().zip(prove_all(&probes)) {
         let name = &probe.rule().name;
         if matches!(proof, Proof::Every(_) | Proof::Reals(_)) {

@@ -33,7 +33,7 @@ struct LoopPorts {
     stacked: Vec<BufferId>,
 }
 
-/// For each port of a body, its number by name.
+/// For each input, output and state of a body, the number in its name; `None` for a name that the loop does not know.
 struct PortNumbers {
     inputs: Vec<Option<usize>>,
     outputs: Vec<Option<usize>>,
@@ -66,7 +66,7 @@ impl PortNumbers {
     }
 }
 
-/// A stacked value whose slices are padded: the copy from the padded slices to a dense buffer.
+/// The copy of a stacked value from a buffer with padded slices to a contiguous buffer.
 struct PaddedOutput {
     buffers: [BufferId; 2],
     dtype: DType,
@@ -138,8 +138,7 @@ impl Linker<'_> {
         Ok(states)
     }
 
-    /// Places scanned values in the arena so that their slices can be bound, at the distance that the device's alignment
-    /// asks for.
+    /// Places scanned values in the arena, with slices at the distance that the device's alignment requires.
     fn scan(&mut self, graph: &Graph, moment: usize, of: &StagedLoop) -> Result<Vec<BufferId>, LowerError> {
         let mut scanned = Vec::new();
         for id in &of.scanned {
@@ -166,8 +165,8 @@ impl Linker<'_> {
         Ok(scanned)
     }
 
-    /// Allocates stacked values. Returns the buffers that the body writes, and the copies to dense buffers of those whose
-    /// slices are padded.
+    /// Allocates stacked values. Returns the buffers that the body writes. If their slices are padded, also returns the
+    /// copies to contiguous buffers.
     fn stack(&mut self, program: &Program, moment: usize, of: &StagedLoop) -> (Vec<BufferId>, Vec<PaddedOutput>) {
         let (mut stacked, mut padded) = (Vec::new(), Vec::new());
         for ((_, ty), results) in program.outputs.iter().zip(&of.results[of.starts.len()..]) {
@@ -207,14 +206,15 @@ impl Linker<'_> {
             }
             let whole = buffers[at];
             let span = self.placed.iter().find(|placed| placed.buffer == whole).map(|placed| placed.span);
-            let span = span.ok_or_else(|| defect("a slice of a buffer outside the arena cannot move".into()))?;
+            let span = span.ok_or_else(|| defect("cannot bind slices of a buffer outside the arena".into()))?;
             let stride = self.stride(buffer.dtype, buffer.count);
             moving.push(MovingPort { buffer: at, whole, span, count: buffer.count, stride });
         }
         Ok(moving)
     }
 
-    /// Adds the steps of a body for each iteration. `buffers` and `kernels` are the new numbers of the body's.
+    /// Adds the steps of a body for each iteration. `buffers` and `kernels` map the body's numbers to those of the
+    /// program.
     fn iterate(
         &mut self,
         (of, piece): (&StagedLoop, &LinkUnit),
@@ -232,8 +232,8 @@ impl Linker<'_> {
                 let (before, unless) = (self.program.run.len(), states[condition]);
                 self.program.exits.push(Exit { before, unless, to: before });
             }
-            // Before the slices advance: a value that was carried into this iteration is the slice that the last one
-            // wrote.
+            // Bind kept states before the slices advance: the value carried into this iteration is in the slice that
+            // the last iteration wrote.
             for KeptState { state, part, .. } in kept.iter().filter(|_| time > 0) {
                 buffers[*state] = buffers[*part];
             }

@@ -7,9 +7,9 @@ use crate::{
     planner::space::Space,
 };
 
-/// The maximal cost of a class. Costs count expressions as trees, so that each `x + sin x` doubles them, up to
-/// infinity. Costs at this maximum are never improved, which rules out cyclic choices, and the sum of a few stays
-/// finite.
+/// The maximal cost of a class. Costs count a shared operand once per use, so that each `x + sin x` doubles them and
+/// deep expressions would reach infinity. The sum of a few maximal costs is still finite. A cost at the maximum is
+/// never improved, so that no cyclic choice can arise.
 const MOST: f64 = 1e300;
 
 /// The plan that the search starts from.
@@ -20,8 +20,8 @@ pub(super) struct First {
     pub totals: Vec<Vec<f64>>,
 }
 
-/// Chooses the cheapest way to compute each class. If `fused`, pointwise ops and views count only what they add to a
-/// kernel, because they will be inlined. Otherwise each op counts a kernel of its own.
+/// Chooses the cheapest way to compute each class. If `fused`, pointwise ops and views cost only the time that they add
+/// to a kernel, because they will be inlined. Otherwise each op costs a kernel of its own.
 ///
 /// # Errors
 /// [`PlanError::NoChoice`] if an output cannot be computed.
@@ -40,7 +40,7 @@ pub(super) fn first(space: &Space<'_>, fused: bool) -> Result<First, PlanError> 
         for class in (0..n).filter(|&c| !given[c]) {
             for i in 0..classes[class].nodes.len() {
                 let total = total(&best, class, i);
-                // A relative margin, so that ties keep the earlier node in any order of addition.
+                // The relative margin lets ties keep the earlier node, whatever the order of addition.
                 if total < best[class].0 * (1.0 - 1e-12) || (best[class].0.is_infinite() && total.is_finite()) {
                     best[class] = (total, i);
                     changed = true;
@@ -66,8 +66,8 @@ pub(super) fn first(space: &Space<'_>, fused: bool) -> Result<First, PlanError> 
 /// The maximal number of ops that the initial plan fuses into one kernel.
 const CHAINED: usize = 32;
 
-/// Makes a class virtual if one op alone reads it and storing that op's result is as good. The search need not find
-/// this out class by class, while it derives longer and longer kernels.
+/// Makes a class virtual if exactly one op reads it and storing that op's result instead costs no more. Without this
+/// start, the search would try these classes one by one and build a longer kernel each time.
 fn chain(space: &Space<'_>, plan: &mut Plan) {
     let classes = &space.classes.classes;
     let chosen = |plan: &Plan, class: ClassId| classes[class].nodes.get(plan.choice[class]);
@@ -103,9 +103,9 @@ fn chain(space: &Space<'_>, plan: &mut Plan) {
     }
 }
 
-/// Returns the cost of each e-node of a class without its operands. If `fused`, a pointwise op or a view counts its
-/// kernel's time minus that of moving the result. It counts at least a share of a launch, so that of equal forms the
-/// one with fewer ops is chosen.
+/// Returns the cost of each e-node of a class without its operands. If `fused`, a pointwise op or a view costs its
+/// kernel's time minus the time to move the result. The minimum is a share of a launch: of two forms with equal time,
+/// the form with fewer ops is chosen.
 fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
     let c = &space.classes.classes[class];
     if space.facts.given[class] {
@@ -130,8 +130,8 @@ fn own_costs(space: &Space<'_>, class: ClassId, fused: bool) -> Vec<f64> {
         .collect()
 }
 
-/// Returns a class that stops `class` from being computed: it has no e-node with a kernel although all its operands can
-/// be computed.
+/// Returns the class that prevents `class` from being computed: it has no e-node with a kernel, although all its
+/// operands can be computed.
 fn culprit(space: &Space<'_>, class: ClassId, best: &[(f64, usize)]) -> ClassId {
     let (mut at, mut seen) = (class, vec![false; best.len()]);
     loop {

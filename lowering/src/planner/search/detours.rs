@@ -1,4 +1,4 @@
-//! Paths between the kernels of a plan and a class that none of them computes.
+//! Finds paths of e-nodes between the kernels of a plan and a class that none of them computes.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ impl Search<'_, '_> {
     /// choices on these paths.
     pub(super) fn lead_from(&self, class: ClassId) -> Vec<NodeChoice> {
         let space = self.state.space;
-        // For each class, the class below it and the e-node that reads that.
+        // For each class, the operand on the path to `class`, and the e-node that reads this operand.
         let mut from: FxHashMap<ClassId, Option<(ClassId, usize)>> = FxHashMap::from_iter([(class, None)]);
         let (mut open, mut ends) = (VecDeque::from([class]), Vec::new());
         while let Some(below) = open.pop_front() {
@@ -47,8 +47,9 @@ impl Search<'_, '_> {
         choices
     }
 
-    /// Prepares an unneeded class for its use: it will be stored, by the kernel of the anchor that it is made of, with
-    /// the operands of that anchor.
+    /// Sets tentative choices for a class that the plan does not need yet, so that later moves can use it. The class
+    /// will be stored by the kernel of the anchor that it depends on, and the operands of this anchor will be stored
+    /// too.
     pub(super) fn wish_for(&mut self, class: ClassId) {
         // Each entry: a class, whether it is a prologue of the anchor, and whether it should be stored.
         let mut open = vec![(class, false, true)];
@@ -76,8 +77,9 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Returns the choices with the cheapest forms of the classes that the rule's results are made of: other rules may
-    /// have rewritten these, such as a product into one of rounded operands. `None` if the choices are the same.
+    /// Replaces choices for operands of other choices by cheaper e-nodes of their classes. Other rules may have
+    /// rewritten these classes, for example a product into one of rounded operands. Returns `None` if no choice
+    /// changes.
     pub(super) fn with_cheaper_forms(&self, choices: &[NodeChoice]) -> Option<Vec<NodeChoice>> {
         let classes = &self.state.space.classes.classes;
         let is_part =

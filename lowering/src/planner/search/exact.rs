@@ -7,8 +7,8 @@ use crate::{
     planner::space::{Priced, Space},
 };
 
-/// Prices every plan. Gives up once the plans that were priced had more than `limit` classes together. Returns the
-/// number of priced plans, and whether these are all plans.
+/// Prices every plan. Stops when the priced plans have more than `limit` classes in total. Returns the number of priced
+/// plans, and whether these are all plans.
 pub fn improve(
     space: &Space<'_>,
     users: &[Vec<ClassId>],

@@ -1,15 +1,15 @@
-//! Moves of hosts: two kernels become one, and a class leaves the kernel that hosts it.
+//! Tries moves that change which kernel stores a class: merging two kernels, and giving a class its own kernel.
 
 use eutectic_ir::eclasses::ClassId;
 use rustc_hash::FxHashMap;
 
 use super::{Search, retry::Move};
 
-/// For each kernel, the number of following kernels with common classes that are tried in one kernel with it.
+/// For each class that a kernel reads or stores, the number of later readers that are tried in one kernel with it.
 const PARTNERS: usize = 8;
 
 impl Search<'_, '_> {
-    /// Merges two kernels with the stores of both, and lets a class leave the kernel that hosts it.
+    /// Tries to merge pairs of kernels, with the stores of both, and to give a stored class a kernel of its own.
     pub(super) fn host_moves(&mut self) {
         for (leader, partners) in self.partners() {
             for other in partners {
@@ -27,8 +27,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Returns, for the leader of each kernel in order, the leaders of later kernels that may share a launch. These are
-    /// the kernels that read its stores or its reads, and any kernels if launching is a good part of their time.
+    /// Returns, for the leader of each kernel in order, the leaders of later kernels that may share a launch. These
+    /// kernels read a class that the first kernel reads or stores, or both kernels are small (`State::is_small`).
     fn partners(&self) -> Vec<(ClassId, Vec<ClassId>)> {
         let ids = self.state.in_order();
         // For each class, its readers in order.

@@ -1,5 +1,5 @@
-//! Local search: changes of choice, storage and host, or all changes of one rule application together, as long as they
-//! gain.
+//! Runs the local search. It tries changes of choice, storage and host, and all changes of one rule application
+//! together. It keeps the changes that lower the price.
 
 use eutectic_ir::{
     eclasses::{ClassId, ENode, NodeChoice},
@@ -8,16 +8,16 @@ use eutectic_ir::{
 
 use super::{Search, retry::Move, state::Price};
 
-/// An e-node is tried if it costs, with its operands, at most this multiple of the chosen one. Sharing and fusion can
-/// make up for that factor.
+/// An e-node is tried if it costs, with its operands, at most this multiple of the chosen e-node. Sharing and fusion
+/// can make up for such a factor.
 const HOPELESS: f64 = 3.0;
 
-/// How many ops down a store may be shifted in one move.
+/// The maximal number of ops by which one move shifts a store towards the operands.
 const SHIFT_DEPTH: usize = 3;
 
-/// After this number of vain rewritings of one form of a class, the form is skipped until its neighbourhood changes. A
-/// hundred rules may rewrite a form that the plan does not use, and most of them do not decide whether it is worth
-/// using.
+/// The number of refused rule applications to an e-node that the plan does not use. Further ones are then skipped until
+/// a kernel around the e-node's class changes. A hundred rules may apply to such an e-node, and most of them do not
+/// affect whether using it pays.
 const REFUSALS: u32 = 8;
 
 /// A further round starts only if the last one gained this share of the plan's time. Later rounds cost almost as much
@@ -57,15 +57,15 @@ impl Search<'_, '_> {
         operands.filter(|&c| !self.state.space.facts.given[c])
     }
 
-    /// Stores an operand or a user of a stored class in its place. The position of a kernel boundary matters where
-    /// shapes differ.
+    /// Tries to store an operand or a user in place of a stored class. This moves a kernel boundary, for example to a
+    /// smaller tensor.
     fn try_shift(&mut self, class: ClassId) {
         if !self.state.plan().stored[class] || !self.is_free(class) {
             return;
         }
         let mut near = self.users[class].clone();
-        // One step may gain only together with the next: the result of an expand is as large as the values computed
-        // from it.
+        // Operands of operands are tried too, because a single step may not gain: the result of an expand is as large
+        // as the values computed from it.
         let mut level = vec![class];
         for _ in 0..SHIFT_DEPTH {
             level = level.iter().flat_map(|&c| self.below(c)).collect();
@@ -115,8 +115,9 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Applies all views of an unneeded class together. For example, storing a rounded tensor pays only if all kernels
-    /// that round it themselves read the stored one.
+    /// Tries, in one move, to compute all views of a class from it although no kernel computes the class yet. For
+    /// example, storing a rounded tensor pays only if all kernels that round it themselves read the stored tensor
+    /// instead.
     fn shared_moves(&mut self) {
         let space = self.state.space;
         for class in 0..self.users.len() {
@@ -168,8 +169,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Returns these classes with the operands of the chosen e-nodes and all users, ascending and without given
-    /// classes.
+    /// Returns the classes of the choices, the operands of the chosen e-nodes, and all users, ascending and without
+    /// given classes.
     pub(super) fn near(&self, choices: &[NodeChoice]) -> Vec<ClassId> {
         let space = self.state.space;
         let mut near = Vec::new();

@@ -1,5 +1,5 @@
-//! Searches for a plan: a first choice by dynamic programming, greedy fusion, local search with bundle moves; exact
-//! search for small programs.
+//! Searches for a plan: chooses e-nodes by dynamic programming, fuses kernels greedily, and improves the plan by local
+//! search. Small programs can be searched exactly.
 
 mod choice;
 mod detours;
@@ -46,8 +46,9 @@ pub struct SearchOptions {
     /// The maximal number of rounds of local search. The search ends earlier if a round gains too little.
     pub rounds: usize,
     /// The work of greedy and local search per node of the program, in ops visited (see [`Space::work`]). At least 200
-    /// nodes are counted, and a tenth of those beyond 500, which bounds the planning time of large programs. Since it
-    /// is a count and not a time, plans repeat. The search returns the best plan so far.
+    /// nodes are counted, and each node beyond 500 counts a tenth, which limits the planning time of large programs.
+    /// The limit is a count and not a time, so that plans are reproducible. A search that reaches it returns its best
+    /// plan so far.
     pub work: u64,
     /// The maximal number of classes that the exact search prices, summed over plans.
     pub exact_limit: usize,
@@ -57,8 +58,8 @@ pub struct SearchOptions {
 const NODES_LEAST: usize = 200;
 /// Beyond this number of nodes, work grows a tenth as fast as the program.
 const NODES_FULL: usize = 500;
-/// Beyond this work, moves are skipped if a similar one was refused elsewhere. Programs that need less are searched in
-/// full.
+/// The work beyond which moves are skipped if a similar one was refused elsewhere. Programs that need less are searched
+/// in full.
 const WORK_FULL: u64 = 200_000;
 
 impl SearchOptions {
@@ -135,8 +136,8 @@ pub fn search(space: &Space<'_>, options: &SearchOptions) -> Result<Searched, Pl
 }
 
 /// Returns one line for each class that prevents the outputs from being computed: it has no kernel, although its
-/// operands can be computed. A line has the place in the model, the ops that could compute the class, and the backend's
-/// reason against each.
+/// operands can be computed. A line contains the place in the model, the ops that could compute the class, and for each
+/// op the backend's reason against it.
 pub fn obstacles(space: &Space<'_>) -> Vec<String> {
     let classes = &space.classes.classes;
     let given = &space.facts.given;
@@ -180,7 +181,7 @@ struct Search<'s, 'a> {
     totals: Vec<Vec<f64>>,
     /// Don't-look bits of moves.
     fresh: RetryFilter,
-    /// For each class that the plan does not need, whether the search has asked whether it should be stored.
+    /// For each class that the plan does not need, whether the search has already decided if it should be stored.
     asked: Vec<bool>,
     /// The results of similar moves.
     likeness: Likeness,
@@ -196,7 +197,8 @@ impl Search<'_, '_> {
         self.state.space.work() <= self.limit
     }
 
-    /// Stores every class of the initial kernels that cannot be built. Greedy search then fuses their ops one by one.
+    /// Splits each initial kernel that cannot be built into one kernel per class. Greedy search then fuses their ops
+    /// one by one.
     fn part(&mut self) {
         let state = &mut self.state;
         let mark = state.mark();
@@ -211,7 +213,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Makes classes virtual if that gains, in the order of the data flow, in passes until one changes nothing.
+    /// Makes classes virtual if that gains, in the order of the data flow. Ends after four passes, or if a pass changes
+    /// nothing.
     fn greedy(&mut self) {
         for _ in 0..4 {
             let ids = self.state.in_order();
@@ -268,7 +271,7 @@ impl Search<'_, '_> {
     }
 
     /// Updates kernels and prices after edits. Returns the price, or `None` if the plan is invalid or its price exceeds
-    /// `most`, which gets the state and the classes that were asked.
+    /// `most`. The function `most` computes this limit from the state and from [`Search::asked`].
     fn refresh(&mut self, most: impl Fn(&State<'_, '_>, &[bool]) -> Price) -> Option<Price> {
         self.tried += 1;
         if !self.goes_on() {
@@ -278,7 +281,7 @@ impl Search<'_, '_> {
         within.ok().filter(|within| *within).map(|_| self.state.price)
     }
 
-    /// Accepts all edits since a moment.
+    /// Accepts all edits since a mark.
     fn take(&mut self, since: Mark) {
         self.fresh.mark(self.state.changes(since).map(|(_, kernel)| kernel));
         self.state.commit();

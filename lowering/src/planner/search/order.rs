@@ -36,7 +36,7 @@ pub(super) const REACH: usize = 512;
 /// # Errors
 /// If kernels read each other's results in a cycle. The error has the kernels of one cycle.
 pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Result<(), Vec<KernelId>> {
-    // There are few kernels, so that a binary search is faster than a table.
+    // There are few kernels, so a binary search is faster than a table.
     let new = |id: KernelId| fresh.binary_search(&id).ok();
     let mut waits: Vec<usize> =
         fresh.iter().map(|&id| state.below(id).filter(|&below| new(below).is_some()).count()).collect();
@@ -53,7 +53,8 @@ pub(super) fn insert(state: &mut impl Labelled, fresh: &mut [KernelId]) -> Resul
         }
     }
     if let Some(at) = placed.iter().position(|placed| !placed) {
-        // Each remaining kernel waits for another remaining one, so that following these reaches a visited kernel.
+        // Each remaining kernel reads another remaining kernel. So following these reads leads back to a visited
+        // kernel.
         let left = |id: &KernelId| state.below(*id).find(|&below| new(below).is_some_and(|below| !placed[below]));
         let (mut path, mut places) = (Vec::new(), FxHashMap::default());
         let mut next = Some(fresh[at]);

@@ -32,8 +32,7 @@ struct Refusals {
 
 /// Remembers when moves were tried, and when the kernels around each class last changed.
 ///
-/// A plan costs the sum of its kernels, so that the gain of a move depends on the kernels that it changes and on
-/// nothing else.
+/// A plan costs the sum of its kernels, so the gain of a move depends only on the kernels that it changes.
 pub struct RetryFilter {
     /// The number of accepted moves.
     now: u32,

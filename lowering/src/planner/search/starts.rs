@@ -1,5 +1,5 @@
-//! Trials of changed choices. Each starts with some of the changed classes stored, and decides which classes around
-//! them to store.
+//! Tries changes of choices. Each trial starts with some of the changed classes stored, and then decides which classes
+//! around them to store.
 
 use eutectic_ir::{
     eclasses::{ClassId, NodeChoice},
@@ -12,19 +12,20 @@ use super::{
     state::{Mark, Price, State},
 };
 
-/// A start may cost at most this multiple of what it replaces: storing or inlining its neighbours cannot save more.
+/// A start may cost at most this multiple of the kernels that it replaces. Storing or inlining neighbours is not
+/// expected to save more.
 const FAR_OFF: f64 = 2.0;
 
-/// The same for a start with classes that were never asked whether to be stored, which may launch any number of
-/// kernels. Storing and inlining these first saves launches; with the lower limit, the plan of BERT-base cost a fifth
-/// more on a GPU. Later starts reuse the answers.
+/// The multiple for a start with classes for which the search has not decided whether to store them. Such a start may
+/// launch any number of kernels, and the first decisions save launches. With the lower limit, the plan of BERT-base
+/// cost a fifth more on a GPU. Later starts reuse the decisions.
 const FAR_OFF_UNASKED: f64 = 4.0;
 
-/// A change that adds less than this share of the plan's time to the load program is decided without asking which of
-/// its load kernels to store. Such kernels are long, and hardly any change gains so little.
+/// A share of the plan's time. A change that adds less to the load program is decided without trying which of its load
+/// kernels to store. Load kernels are long and slow to try, and hardly any change gains so little.
 const LOADED: f64 = 1e-3;
 
-/// Decides by the kind ([`Class`]) of a chosen e-node's op whether the trial of a choice starts with its result stored.
+/// Selects, by the kind ([`Class`]) of a chosen e-node's op, the classes that a trial stores at its start.
 type Stores = fn(&Class) -> bool;
 
 impl Search<'_, '_> {
@@ -38,7 +39,7 @@ impl Search<'_, '_> {
         gained
     }
 
-    /// Prices a change of choices after deciding anew which classes around it are stored. For example, a class that
+    /// Prices a change of choices after deciding again which classes around it are stored. For example, a class that
     /// became a view should be virtual, and one that became an anchor should be stored. Returns whether the change
     /// gained and was accepted.
     fn refine_choices(&mut self, choices: &[NodeChoice]) -> bool {
@@ -56,7 +57,8 @@ impl Search<'_, '_> {
                 continue;
             }
             seen.push(stored);
-            // A single class seldom ends better from a worse start. Several classes that change together do.
+            // If a single class changes, only the best start is kept, because a worse start seldom ends better. With
+            // several classes it often does.
             let best = starts.last().filter(|_| !several).map_or(f64::INFINITY, |(_, seconds)| *seconds);
             let most = |state: &State<'_, '_>, asked: &[bool]| {
                 let seconds = far_off(state, asked, mark, several).min(best);
@@ -72,7 +74,7 @@ impl Search<'_, '_> {
         }
         let mut refused = f64::INFINITY;
         for (stores, seconds) in starts {
-            // A start that costs more than the result of an earlier one seldom ends below it.
+            // A start that costs more than the final price of an earlier start seldom ends below that price.
             if seconds > refused {
                 continue;
             }
@@ -82,7 +84,7 @@ impl Search<'_, '_> {
                 continue;
             }
             let mut near = self.near(choices);
-            // Classes that only this change needs may never have been asked whether to be stored.
+            // Add the classes that only this change needs and for which storing was never decided.
             near.extend(unasked(&self.state, &self.asked, mark));
             near.sort_unstable();
             near.dedup();
@@ -100,7 +102,8 @@ impl Search<'_, '_> {
                 if self.reaches(mark) {
                     self.flip_if_better(class);
                 } else {
-                    // Later starts decide it; remembering an undecided class would cost them its kernels.
+                    // Later starts decide about this class. If it were remembered as decided, they would keep its
+                    // untested state.
                     near.retain(|other| *other != class);
                 }
             }
@@ -127,16 +130,17 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Returns whether decisions about new load kernels can decide about the plan under trial: it would gain without
-    /// their cost, which exceeds [`LOADED`].
+    /// Returns whether storing or inlining new load kernels can still decide if the plan under trial is accepted. This
+    /// is so if a new kernel cannot be built. Otherwise, the plan must gain without the cost of the load kernels, and
+    /// this cost must exceed [`LOADED`].
     fn reaches(&self, mark: Mark) -> bool {
         let (price, loaded) = (self.state.price, self.state.loaded(mark));
         let without = Price { seconds: price.seconds - loaded, ..price };
         price.impossible > mark.price.impossible || (loaded > mark.price.seconds * LOADED && without.gains(mark.price))
     }
 
-    /// Remembers which classes a refused start stores, for later starts. Most rules that rewrite unused classes make
-    /// the same ops reachable, and deciding about these costs far more than the change itself.
+    /// Remembers, for later starts, which classes a refused start stores. Most rules that rewrite unused classes
+    /// introduce the same ops, and deciding about these ops costs far more than the change itself.
     fn remember(&mut self, decided: Vec<(ClassId, bool)>) {
         for (class, stored) in decided {
             if self.is_free(class) && !self.state.is_needed(class) {
@@ -161,21 +165,20 @@ impl Search<'_, '_> {
     }
 }
 
-/// Returns the maximal price of the plan after a start.
+/// Returns the price, in seconds, above which a start is given up.
 fn far_off(state: &State<'_, '_>, asked: &[bool], mark: Mark, several: bool) -> f64 {
     let all_asked = several && unasked(state, asked, mark).next().is_none();
     let (times, launches) = if all_asked { (FAR_OFF, 0.0) } else { (FAR_OFF_UNASKED, state.launches(mark)) };
     mark.price.seconds + (times - 1.0) * state.gone(mark) + launches
 }
 
-/// Returns the free classes that kernels compute now, did not compute at `mark`, and that were never asked whether to
-/// be stored.
+/// Returns the free classes that kernels compute now but not at `mark`, and for which storing was never decided.
 fn unasked(state: &State<'_, '_>, asked: &[bool], mark: Mark) -> impl Iterator<Item = ClassId> {
     let of = move |was: bool| {
         let kernels = state.changes(mark).filter(move |(gone, _)| *gone == was);
         kernels.flat_map(|(_, kernel)| kernel.interior.iter().copied())
     };
-    // Usually, nearly all classes were asked already.
+    // Usually, storing was already decided for nearly all classes.
     let mut now: Vec<ClassId> = of(false).filter(|&class| !asked[class] && state.is_free(class)).collect();
     if !now.is_empty() {
         let before: FxHashSet<ClassId> = of(true).collect();

@@ -18,7 +18,8 @@ mod refresh;
 /// The id for the absence of a kernel.
 pub(crate) const NONE: KernelId = KernelId::MAX;
 
-/// A kernel is small if it takes at most this multiple of its launch. Only small kernels are tried with fewer launches.
+/// A kernel is small if it takes at most this multiple of the time of a launch. Small kernels are merged with any other
+/// small kernel, to save launches.
 const SMALL: f64 = 100.0;
 
 /// The price of a plan. Lower is better, and each kernel that cannot be built outweighs any time.
@@ -26,7 +27,7 @@ const SMALL: f64 = 100.0;
 pub(crate) struct Price {
     /// The number of kernels that cannot be built.
     pub impossible: usize,
-    /// The counted seconds of the other kernels.
+    /// The seconds of the other kernels, as `Space::seconds` counts them.
     pub seconds: f64,
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Mark {
 
 /// The current plan of a search, with its kernels and price.
 pub(crate) struct State<'s, 'a> {
-    /// The classes and prices that the plan is over.
+    /// The e-classes, the backend and the cached prices.
     pub space: &'s Space<'a>,
     /// The price of the plan.
     pub price: Price,
@@ -253,7 +254,7 @@ impl<'s, 'a> State<'s, 'a> {
     /// Sets whether an unneeded class will be stored once a kernel needs it, unless it leads a kernel with other needed
     /// stores.
     pub fn wish(&mut self, class: ClassId, stored: bool) {
-        debug_assert!(!self.is_needed(class), "what is needed is changed by moves");
+        debug_assert!(!self.is_needed(class), "only moves change needed classes");
         if self.led[class] != NONE {
             return;
         }
@@ -263,7 +264,7 @@ impl<'s, 'a> State<'s, 'a> {
         } else {
             self.release(class)
         }
-        // No kernel is affected, so that the edit needs no undo entry.
+        // No kernel is affected, so the edit needs no undo entry.
         self.undo.truncate(steps);
         self.stale.clear();
     }

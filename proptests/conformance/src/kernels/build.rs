@@ -12,11 +12,11 @@ use super::Random;
 pub struct Build {
     /// The source of random choices.
     pub random: Random,
-    /// As in [`Kernel`].
+    /// The element type and the number of elements of each slot.
     pub slots: Vec<(DType, usize)>,
     /// The contents of each slot that is read.
     pub inputs: Vec<Tensor>,
-    /// As in [`Kernel`].
+    /// The stores of the kernel.
     pub stores: Vec<Store>,
 }
 
@@ -52,7 +52,7 @@ impl Build {
         push(body, Instr::Load(Load { slot, at, guards: Vec::new(), dtype }))
     }
 
-    /// Returns a load of a fresh dense tensor with the domain's shape.
+    /// Returns a load of a new contiguous tensor with the domain's shape.
     pub fn dense(&mut self, body: &mut Body, dtype: DType) -> ValueId {
         let slot = self.input(dtype, body.domain.iter().product());
         let at = row_major(&body.domain);
@@ -88,7 +88,7 @@ impl Build {
         }
         let mut index = flatten(&at, &dims);
         let count: usize = dims.iter().product();
-        // A transpose of a reshape whose axes are not those of the domain.
+        // A third of the loads are a transpose of a reshape whose axes differ from the domain's.
         if count > 0 && self.random.below(3) == 0 {
             let by = [2, 3, 4, 5, 7].into_iter().find(|by| count.is_multiple_of(*by)).unwrap_or(1);
             let split = unflatten(&index, &[count / by, by], &domain);
@@ -99,7 +99,7 @@ impl Build {
     }
 
     /// Returns a piecewise load: a guarded load, followed by a number or another load. The first piece whose guard
-    /// holds counts.
+    /// holds gives the value.
     pub fn pieces(&mut self, body: &mut Body, dtype: DType) -> ValueId {
         let first = self.guard(&body.domain);
         let value = self.any(body, dtype);
@@ -115,7 +115,7 @@ impl Build {
         push(body, Instr::Select { pieces, fill: fill.into(), dtype })
     }
 
-    /// Returns a coordinate, perhaps counted from the end, within a part of its axis.
+    /// Returns a guard: a coordinate, perhaps counted from the end, is within a part of its axis.
     fn guard(&mut self, domain: &[usize]) -> Guard {
         let axis = self.random.below(domain.len());
         let n = domain[axis];
@@ -126,7 +126,7 @@ impl Build {
         (if self.random.below(2) == 0 { coordinate } else { from_end }, from as i64..to as i64)
     }
 
-    /// Adds a dense result of the domain's shape.
+    /// Adds a contiguous result of the domain's shape.
     pub fn store(&mut self, domain: &[usize], dtype: DType, value: ValueId) {
         self.store_at(domain.iter().product(), row_major(domain), dtype, value);
     }
@@ -137,8 +137,8 @@ impl Build {
         self.stores.push(Store::new(self.slots.len() - 1, at, value));
     }
 
-    /// Adds a dense result that is a part of a slot: of one axis, or of the two outermost axes, as for windows of a
-    /// line.
+    /// Adds a result that is a contiguous part of a slot: of one axis, or of the two outermost axes, as for windows of
+    /// a line.
     pub fn store_part(&mut self, domain: &[usize], dtype: DType, value: ValueId) {
         let mut axes: Vec<_> = (0..domain.len()).filter(|_| self.random.below(2) == 0).collect();
         axes.truncate(2);
@@ -166,7 +166,7 @@ impl Build {
     }
 }
 
-/// Returns the index of a domain's point in a dense tensor of that shape.
+/// Returns the index of a domain's point in a contiguous tensor of that shape.
 pub fn row_major(domain: &[usize]) -> Index {
     flatten(&(0..domain.len()).map(Index::coord).collect::<Vec<_>>(), domain)
 }
@@ -184,7 +184,8 @@ pub fn push(body: &mut Body, instr: Instr) -> ValueId {
 
 /// Adds a pointwise op without attributes.
 ///
-/// # Panics If there is no such op.
+/// # Panics
+/// If there is no such op.
 pub fn map(body: &mut Body, op: &str, args: &[ValueId], dtype: DType) -> ValueId {
     map_with(body, op, &[], args, dtype)
 }

@@ -1,4 +1,4 @@
-//! The pointwise ops on `f64` and `i64`, written from their documentation.
+//! Evaluates the pointwise ops on `f64` and `i64`, written from their documentation.
 
 use eutectic_ir::{Attr, DType, Op, Tensor};
 

@@ -1,4 +1,4 @@
-//! The meaning of kernels, point by point, as `eutectic_backend` documents it.
+//! Evaluates kernels point by point, as `eutectic_backend` documents them.
 
 use eutectic_backend::{Attention, Body, Contraction, EmptyRow, Guard, Instr, Kernel};
 use eutectic_ir::{DType, Tensor, bounded::hides, ops::Reduction};
@@ -22,7 +22,7 @@ pub fn kernel(kernel: &Kernel, inputs: &[Tensor]) -> Vec<Vec<Option<f64>>> {
     let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
     let mut given = inputs.iter();
     let buffers: Vec<Vec<Val>> = (0..kernel.slots.len())
-        .map(|slot| if stored(slot) { Vec::new() } else { values(given.next().expect("an input for each load")) })
+        .map(|slot| if stored(slot) { Vec::new() } else { values(given.next().expect("each load has an input")) })
         .collect();
     let operand = |body: &Body| {
         let all = evaluate(body, &buffers, &[], 0);
@@ -143,7 +143,7 @@ fn reduce(how: Reduction, row: &[Val], dtype: DType) -> Val {
     ))
 }
 
-/// Returns the numbers of points of three groups with these numbers of axes.
+/// Returns the number of points of each of three groups of axes. `groups` has their numbers of axes.
 fn extents(domain: &[usize], groups: [usize; 3]) -> [usize; 3] {
     let (first, rest) = domain.split_at(groups[0]);
     let (second, third) = rest.split_at(groups[1]);

@@ -28,7 +28,7 @@ impl Random {
         low + (high - low) * (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns one of some.
+    /// Returns a random item of a list.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }

@@ -36,12 +36,12 @@ impl Line {
         Line { extent: least + random.below(9), before, after, size, stride: 1 + random.below(3), dilation }
     }
 
-    /// Returns how many windows there are.
+    /// Returns the number of windows.
     pub fn count(&self) -> usize {
         (self.before + self.extent + self.after - self.dilation * (self.size - 1) - 1) / self.stride + 1
     }
 
-    /// Returns the element of the axis, and the guard that it is one.
+    /// Returns the index that a tap of a window reads, and the guard that it is inside the axis.
     fn at(&self, window: &Index, tap: &Index) -> (Index, Guard) {
         let at = window.times(self.stride as i64).plus(&tap.times(self.dilation as i64));
         let at = at.plus(&Index::constant(-(self.before as i64)));
@@ -49,7 +49,7 @@ impl Line {
     }
 }
 
-/// Windows [groups, images·rows·columns, taps·channels] of images whose channels are last or first.
+/// Returns windows [groups, images·rows·columns, taps·channels] of images whose channels are last or first.
 pub fn windows(
     build: &mut Build,
     lines: &[Line; 2],
@@ -82,7 +82,8 @@ pub fn windows(
     b
 }
 
-/// Returns an operand over `[b m k]` times a dense one with `n` columns, stored as it is, and inputs for it.
+/// Returns a kernel that multiplies an operand over `[b m k]` by a contiguous one with `n` columns and stores the
+/// product unchanged, with its inputs.
 pub fn product(mut build: Build, lhs: Body, n: usize, dtype: DType) -> (Kernel, Vec<Tensor>) {
     let (batch, m, k) = (lhs.domain[0], lhs.domain[1], lhs.domain[2]);
     let mut rhs = body(&[batch, k, n]);

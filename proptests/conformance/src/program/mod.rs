@@ -1,4 +1,4 @@
-//! Random well-typed programs: a list of numbers decides, so that proptest's shrinking of the list shrinks the program.
+//! Builds random well-typed programs from lists of numbers. When proptest shrinks a list, the program shrinks too.
 
 mod layers;
 mod numbers;
@@ -34,7 +34,7 @@ pub fn programs(steps: usize) -> impl Strategy<Value = Case> {
 /// Extents around vector widths and tiles, extents below them, and 0.
 const EXTENTS: &[usize] = &[1, 2, 0, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
 
-/// Floating element types, the usual one more often.
+/// Floating-point element types. The usual one occurs more often.
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::Bf16, DType::F64, DType::F32, DType::F32];
 
 /// The element types that every backend supports: random programs run on all backends.
@@ -92,7 +92,7 @@ impl Generator<'_> {
         self.pick(EXTENTS)
     }
 
-    /// Returns a place below `count`. Later ones are likelier, so that programs are deep as well as wide.
+    /// Returns a random number below `count`. Larger numbers are likelier, so that programs are deep as well as wide.
     fn late(&mut self, count: usize) -> usize {
         let back = self.below(count).min(self.below(count));
         count - 1 - back
@@ -103,7 +103,7 @@ impl Generator<'_> {
         self.floats[at]
     }
 
-    /// Returns a node of one of the other types.
+    /// Returns an integer or a truth value.
     fn other(&mut self) -> NodeId {
         let at = self.late(self.others.len());
         self.others[at]
@@ -201,13 +201,13 @@ impl Generator<'_> {
     }
 
     fn outputs(&mut self) {
-        let last = *self.floats.last().expect("inputs are values");
-        self.graph.output("last", last).expect("the first output");
+        let last = *self.floats.last().expect("the inputs are floats");
+        self.graph.output("last", last).expect("no output has this name yet");
         let other = self.value();
         if other != last {
-            self.graph.output("other", other).expect("the second output");
+            self.graph.output("other", other).expect("no output has this name yet");
         }
         let whole = self.other();
-        self.graph.output("whole", whole).expect("the third output");
+        self.graph.output("whole", whole).expect("no output has this name yet");
     }
 }

@@ -12,7 +12,7 @@ impl Generator<'_> {
         self.apply("cast", &[from], &[("to", to.into())])
     }
 
-    /// Arithmetic on integers.
+    /// Adds arithmetic on integers, or converts a truth value to an integer.
     pub(super) fn whole(&mut self) -> Option<NodeId> {
         let n = self.other();
         if self.dtype(n) == DType::Bool {

@@ -1,5 +1,5 @@
-//! Products whose weights are decoded from codes, with scales and offsets of blocks of terms, against their evaluation
-//! point by point: weights that are constant, which backends may keep packed, and weights that change.
+//! Tests products whose weights are decoded from codes, with scales and offsets of blocks of terms. The weights are
+//! constant, so that backends may keep them packed, or they change. The reference is the evaluation point by point.
 
 use eutectic_backend::{AnchorKernel, Body, ContractionAxes, Instr, Load, ValueId};
 use eutectic_ir::{
@@ -32,7 +32,7 @@ enum Codes {
     Nibbles,
     /// table[code]·scale of codes of 4 bits.
     Table,
-    /// The same code without a scale.
+    /// table[code] of codes of 4 bits, without a scale.
     Unscaled,
     /// code·scale of signed bytes.
     Signed,
@@ -193,7 +193,7 @@ impl CodedProduct {
         let lhs = self.integers(&mut build, group, least);
         let before = build.inputs.len();
         let rhs = self.weights(&mut build, codes, offset, half);
-        // The blocks of the right operand are cut as those of the left one.
+        // The blocks of the right operand are grouped like those of the left one.
         let mut cut = body(&[batch, blocks / group, group, 2, block / 2, columns]);
         let block_number = Index::coord(1).times(group as i64).plus(&Index::coord(2));
         let to = [Index::coord(0), block_number, Index::coord(3), Index::coord(4), Index::coord(5)];
@@ -203,7 +203,7 @@ impl CodedProduct {
         }
         cut.results = rhs.results;
         let fields = build.inputs.len() - before;
-        // Weights are up to 512 and factors up to 256: a bound of the rounding of the sums.
+        // This bounds the rounding of the sums: weights are up to 512 and factors up to 256.
         self.compare(device, build, [lhs, cut], fields, 30_000.0 * (blocks * block) as f64);
     }
 
@@ -216,7 +216,7 @@ impl CodedProduct {
         let before = build.inputs.len();
         let rhs = self.weights(&mut build, codes, offset, half);
         let fields = build.inputs.len() - before;
-        // Weights are up to 512 and factors up to 2: a bound of the rounding of the sums.
+        // This bounds the rounding of the sums: weights are up to 512 and factors up to 2.
         self.compare(device, build, [lhs, rhs], fields, 200.0 * (blocks * block) as f64);
     }
 }

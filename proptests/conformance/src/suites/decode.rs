@@ -59,7 +59,7 @@ fn expected() -> Vec<f64> {
         "ids" => Some(Tensor::from_i64(DType::I64, &[TOKENS], ids())),
         name => param(&graph, name),
     };
-    interpret::<f64>(&graph, &given).expect("it is valid")[0].to_tensor().to_f64()
+    interpret::<f64>(&graph, &given).expect("the graph is valid")[0].to_tensor().to_f64()
 }
 
 fn near(got: &[f64], want: &[f64], what: &str) {

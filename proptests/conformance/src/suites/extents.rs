@@ -83,7 +83,8 @@ const INPUTS: &str = "(input x f32[S 4]) (input y f32[2 S 4]) (input z f32[T 4])
 
 /// Returns the program of a text.
 ///
-/// # Panics If the text is not valid.
+/// # Panics
+/// If the text is not valid.
 pub fn graph(text: &str) -> Graph {
     parsed(text).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
@@ -144,8 +145,8 @@ fn serve(device: &Device, strategy: Strategy) {
                 continue;
             }
         };
-        // Lengths go back and forth, so that the remains of a longer run are next to the elements that a shorter one
-        // may read.
+        // Lengths go back and forth, so the remains of a longer run are next to the elements that a shorter one may
+        // read.
         for (seed, lengths) in [[9, 6], [1, 0], [5, 3], [0, 6], [9, 1], [2, 2]].into_iter().enumerate() {
             if text.contains("gather x") && lengths[0] == 0 {
                 continue;

@@ -1,4 +1,4 @@
-//! Failures are errors that name their cause, and all other work continues.
+//! Tests that failures are errors that name their cause, and that all other work continues.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 
 const ROWS: usize = 40;
 
-/// Returns rows of a table by number, times a matrix.
+/// Returns a program that multiplies gathered rows of a table by a matrix.
 fn graph() -> Graph {
     let text = "(graph \"g\" (input table f32[40 16]) (input at i64[12]) (param w f32[16 8]) \
         (output y (matmul (gather table at :axis 0) w)))";
@@ -64,7 +64,7 @@ fn memory_that_is_not_there_is_refused(device: &Device) {
     // No machine has this much memory.
     for memory in [Memory::Device, Memory::Host] {
         let error = session.buffer(1 << 60, memory).map(|_| ()).expect_err("no memory has this size").to_string();
-        assert!(error.contains("bytes"), "it says how much was wanted: {error}");
+        assert!(error.contains("bytes"), "the error must state the requested size: {error}");
     }
     is_right(&mut session, 9);
     device.judge();
@@ -98,7 +98,7 @@ fn an_index_out_of_range_ends_one_run(device: &Device) {
                             Err(eutectic::Error::Backend(BackendError::IndexOutOfRange { problem, .. })) => {
                                 assert_eq!((problem.id, problem.ids.extent), (wrong, ROWS as i64));
                             }
-                            other => panic!("it should name the index: {:?}", other.map(|t| t.ty())),
+                            other => panic!("the error must name the index: {:?}", other.map(|t| t.ty())),
                         }
                     }
                     is_right(&mut session, (worker * 7 + round) % ROWS);

@@ -102,7 +102,7 @@ fn coordinates_that_are_divided(device: &Device) {
     }
 }
 
-/// Repeated elements between borders, where a guard sees the divided coordinate or the whole one.
+/// Repeated elements between borders, under a guard on the divided or on the whole coordinate.
 fn divided_coordinates_under_guards(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         for whole in [false, true] {

@@ -28,15 +28,16 @@ fn group(build: &mut Build, of: &[usize]) -> Vec<usize> {
     (0..build.random.below(3)).map(|_| build.random.pick(of)).collect()
 }
 
-/// Returns an operand: dense, the same for neighbouring points of an axis as keys are for grouped heads, through any
-/// map, or computed.
+/// Returns an operand that is contiguous, shared by neighbouring points of an axis (as grouped heads share keys), read
+/// through any map, or computed.
 fn operand(build: &mut Build, domain: &[usize]) -> Body {
     let mut b = body(domain);
     let x = match build.random.below(5) {
         0 => build.dense(&mut b, DType::F32),
         1 | 2 if domain.iter().any(|&n| n > 1) => {
             let axis = (0..domain.len()).find(|&d| domain[d] > 1).expect("some extent exceeds 1");
-            let share = (2..=domain[axis]).find(|by| domain[axis].is_multiple_of(*by)).expect("itself at the latest");
+            let share =
+                (2..=domain[axis]).find(|by| domain[axis].is_multiple_of(*by)).expect("the extent divides itself");
             let mut dims = domain.to_vec();
             dims[axis] /= share;
             let mut at: Vec<_> = (0..domain.len()).map(Index::coord).collect();
@@ -54,7 +55,7 @@ fn operand(build: &mut Build, domain: &[usize]) -> Body {
     b
 }
 
-/// Returns a body that reads the anchor's result and stores it densely, or as a part of a slot.
+/// Returns a body that reads the anchor's result and stores it contiguously, or as a part of a slot.
 fn own(build: &mut Build, domain: &[usize]) -> Body {
     let mut b = body(domain);
     let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -172,7 +173,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// Returns the result of attention, stored where the image has its point.
+    /// Returns a body that stores the result of attention at its point of the image.
     fn cropped(&self, build: &mut Build, domain: &[usize]) -> Body {
         let mut b = body(domain);
         let value = push(&mut b, Instr::Anchor { dtype: DType::F32 });

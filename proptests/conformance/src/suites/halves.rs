@@ -212,7 +212,7 @@ fn all_numbers_of_8_bits(device: &Device) {
     }
 }
 
-/// As [`large_constants_of_16_bits`].
+/// Kernels take several groups of panels, several blocks of terms and several tasks.
 fn large_constants_of_8_bits(device: &Device) {
     for (extents, dtype) in [
         ((1, 700, 1500), DType::I8),

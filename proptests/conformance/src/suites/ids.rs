@@ -205,7 +205,8 @@ fn a_table_without_rows_has_no_ids(device: &Device) {
     fails(device, &text(2), &[table, ints(DType::I64, &[2], &[0, 0])], (0, 0, "none"));
 }
 
-/// Returns the text of the first or the last position of each row's extremum, in the form that the importer writes.
+/// Returns the text of an expression for the first or the last position of each row's extremum, in the form that the
+/// importer writes.
 fn place(how: &str, x: &str, rows: usize, row: usize, last: bool) -> String {
     let (reduce, nowhere) = if last { ("reduce-max", -1) } else { ("reduce-min", row as i64) };
     format!(
@@ -263,7 +264,7 @@ fn rows_with_nan_have_their_extrema_there(device: &Device) {
         let (rows, row) = (case.len(), case[0].len());
         for dtype in [DType::F32, DType::F16, DType::F64] {
             let all = case.concat();
-            // As in NumPy, on the values that the type holds.
+            // NumPy's positions are expected, on the values that the type holds.
             let stored = floats(dtype, &[rows, row], &all).to_f64();
             let found = |largest: bool, last: bool| -> Vec<f64> {
                 let of_row = |x: &[f64]| {

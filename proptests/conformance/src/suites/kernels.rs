@@ -1,4 +1,4 @@
-//! Every kind of kernel against its evaluation point by point, on random, narrow, odd and larger shapes.
+//! Compares every kind of kernel with its evaluation point by point, on random, narrow, odd and larger shapes.
 
 mod attentions;
 mod operands;
@@ -203,7 +203,7 @@ fn results_past_the_caches(device: &Device) {
     let z = map(&mut b, "mul", &[x, y], DType::F32);
     let z = map(&mut b, "sub", &[z, y], DType::F32);
     build.store(&domain, DType::F32, z);
-    // The store is not dense, and the value is not the result of a step: neither bypasses the caches.
+    // Neither store bypasses the caches: the first is not contiguous, and the second stores a loaded value.
     let transposed = Index::coord(1).times(domain[0] as i64).plus(&Index::coord(0));
     build.store_at(domain.iter().product(), transposed, DType::F32, z);
     build.store(&domain, DType::F32, x);

@@ -40,7 +40,7 @@ const TYPES: [(DType, bool); 5] =
 
 const GARBAGE: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 6e4];
 
-/// The kind of garbage in the key of a number in a batch.
+/// The garbage in the key and in the value at one position of a batch.
 #[derive(Clone, Copy)]
 struct Garbage {
     /// The garbage in the key, if any.

@@ -65,13 +65,13 @@ pub const SUITES: &[Suite] = &[
 
 /// The result of a check.
 pub struct Verdict {
-    /// Suite and check.
+    /// The names of the suite and the check.
     pub name: String,
     /// The failure, if there is one.
     pub failure: Option<String>,
-    /// How many kernels and programs were right.
+    /// The number of kernels and programs that were right.
     pub judged: usize,
-    /// How many the device refused.
+    /// The number of kernels and programs that the device refused.
     pub refused: usize,
     /// The reason for the first refusal.
     pub why: Option<String>,

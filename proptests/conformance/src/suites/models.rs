@@ -1,4 +1,4 @@
-//! Models against what transformers computes for them, from files that are given by path.
+//! Compares models with the results of transformers, from files that are given by path.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -35,7 +35,7 @@ fn close(device: &Device, what: &str, got: &Tensor, want: &Tensor, tolerance: f6
     let (got, want) = (got.to_f64(), want.to_f64());
     assert_eq!(got.len(), want.len(), "{what}");
     let largest = want.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-    // A NaN is no small difference.
+    // A NaN fails this comparison.
     let close = got.iter().zip(&want).all(|(a, b)| (a - b).abs() <= tolerance * largest);
     let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs() / largest).fold(0.0, f64::max);
     assert!(close, "{what}: {worst:e}");
@@ -99,7 +99,7 @@ pub fn sam(device: &Device, folder: &Path) {
 
 /// Runs the sentences of `models/golden/minilm.json`. `folder` is that of all-MiniLM-L6-v2.
 pub fn sentences(device: &Device, folder: &Path) {
-    let golden: Value = serde_json::from_str(SENTENCES).expect("it is JSON");
+    let golden: Value = serde_json::from_str(SENTENCES).expect("the golden file is JSON");
     let cases = golden["cases"].as_array().expect("cases");
     let texts: Vec<&str> = cases.iter().map(|c| c["text"].as_str().expect("a text")).collect();
     let model = minilm::open(folder).unwrap_or_else(|e| panic!("{e}"));

@@ -1,4 +1,4 @@
-//! Small ONNX models whose values rewriting could change in a way that a user sees, with the values that are right.
+//! Runs small ONNX models whose results a wrong rewrite would visibly change, and compares them with the right values.
 //!
 //! A case is a folder of `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and
 //! `case.json`. That file has the expectation (`values` or `an error`), the tolerance, the level of `--fp`, and whether
@@ -87,7 +87,7 @@ fn judged(device: &Device, folder: &Path) -> Result<(), String> {
     let about = fs::read(folder.join("case.json")).map_err(|e| format!("{name}: {e}"))?;
     let case = Case::of(&serde_json::from_slice(&about).map_err(|e| format!("{name}: {e}"))?);
     if case.subnormals && !device.backend().limits().subnormals {
-        device.refuse(|| format!("{name}: it has subnormal numbers"));
+        device.refuse(|| format!("{name}: the case has subnormal numbers"));
         return Ok(());
     }
     match (run(device, folder, &case), case.expect == "values") {

@@ -76,7 +76,7 @@ pub fn run_all(compiler: &Compiler, folder: &Path) -> BTreeMap<String, Case> {
     folders.par_iter().map(case).collect()
 }
 
-/// The cases that the manifest says pass: each must, unless the device refuses it.
+/// Checks each case that passes in the manifest: it must pass here too, unless the device refuses it.
 pub fn nodes(device: &Device, folder: &Path) {
     let passes = |name: &str| MANIFEST.lines().any(|line| line.strip_prefix("pass ").map(name_of) == Some(name));
     let mut wrong = String::new();
@@ -107,7 +107,7 @@ fn reason(error: &dyn std::fmt::Display) -> String {
 }
 
 /// Tries to import the case with no input known, then with all inputs known that are not floats, then with all inputs
-/// known, because shapes must be known when a program is compiled.
+/// known. Shapes must be known when a program is compiled.
 fn attempts(compiler: &Compiler, model: &Model, data: &Path) -> Result<Outcome, Outcome> {
     let mut inputs = BTreeMap::new();
     let mut shapes = BTreeMap::new();

@@ -43,7 +43,7 @@ const NUMBERS: &[DType] = &[
 const BOOL: &[DType] = &[DType::Bool];
 const INTEGERS: &[DType] = &[DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64];
 
-/// Roundoffs that a function may be off, relative to 1 + |x|.
+/// Returns the allowed error of a function, in roundoffs relative to 1 + |x|.
 fn tolerance(dtype: DType) -> f64 {
     if dtype.is_half() { 2f64.powi(15) } else { 60.0 }
 }
@@ -70,7 +70,7 @@ fn functions_of_one_argument(device: &Device) {
         "is-nan",
     ];
     let positive = ["log", "log1p", "sqrt", "rsqrt", "reciprocal", "acosh"];
-    // Of an argument from −0.9 to 0.9.
+    // Functions that take arguments from −0.9 to 0.9.
     let bounded = ["asin", "acos", "atanh"];
     let of = |names: &'static [&'static str], types| names.iter().map(move |n| (*n, types));
     let table = of(&["neg", "abs", "sign"], NUMBERS).chain(of(&["not"], BOOL)).chain(of(&["bit-not"], INTEGERS));
@@ -142,7 +142,7 @@ fn functions_of_two_and_three_arguments(device: &Device) {
                 let (mut x, mut y) = (argument(dtype), argument(dtype));
                 let condition = if name == "where" { Some(argument(DType::Bool)) } else { None };
                 if dtype.is_float() && (name == "pow" || name == "div" || name == "mod") {
-                    // Away from where functions are steep or jump.
+                    // Arguments at which functions are steep or jump are avoided.
                     let low = constant(&mut b, 0.3, dtype);
                     (x, y) = (map(&mut b, "abs", &[x], dtype), map(&mut b, "max", &[y, low], dtype));
                     x = map(&mut b, "add", &[x, low], dtype);
@@ -152,7 +152,7 @@ fn functions_of_two_and_three_arguments(device: &Device) {
                     (x, y) = (map(&mut b, "round", &[x], dtype), map(&mut b, "ceil", &[y], dtype));
                 }
                 if name.starts_with("shift") {
-                    // From one before the first to one after the last.
+                    // Shifts are from −1 to the number of bits, one beyond the range on either side.
                     let [count, one] = [f64::from(dtype.def().bits) + 2.0, 1.0].map(|n| constant(&mut b, n, dtype));
                     y = map(&mut b, "mod", &[y, count], dtype);
                     y = map(&mut b, "sub", &[y, one], dtype);
@@ -211,7 +211,7 @@ fn nan_wins_in_maximum_and_minimum(device: &Device) {
     }
 }
 
-/// table[ids[i] j]
+/// Returns the kernel table[ids[i], j], and its inputs.
 fn gather(ids: Tensor, (rows, from_end): (usize, bool), columns: usize) -> (eutectic_backend::Kernel, Vec<Tensor>) {
     let mut build = Build::new(2);
     let n = ids.count();

@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![tf32, f16, bf16];
 
-/// Name and program.
+/// Names and programs.
 const PROGRAMS: &[(&str, &str)] = &[
     (
         "layer",
@@ -50,7 +50,7 @@ fn rounded(device: &Device, precision: Precision) {
     let all = packs(&**backend).unwrap_or_else(|e| panic!("{e}"));
     let rules = |choice: &Choice| -> RuleSet { all.choose(choice).unwrap_or_else(|e| panic!("{e}")) };
     let asked = rules(&Choice { precision, ..Choice::default() });
-    assert!(asked.iter().any(|rule| rule.pack() == precision.name()), "it has rules");
+    assert!(asked.iter().any(|rule| rule.pack() == precision.name()), "the pack of the precision has rules");
     let other = |rule: &str| Precision::of_pack(rule).is_some_and(|other| other != precision);
     assert!(!asked.iter().any(|rule| other(rule.pack())), "rules of another precision");
     let compiler = Compiler::from_arc(backend.clone(), asked);

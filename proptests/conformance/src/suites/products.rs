@@ -41,11 +41,11 @@ enum Layout {
     Transposed,
     /// A part of longer rows, from the middle on.
     Slice,
-    /// Every third element, of rows in turn with others.
+    /// Every third element of rows that alternate with other rows.
     Strided,
-    /// The same for all batches.
+    /// One matrix for all batches.
     Shared,
-    /// Computed on the way.
+    /// Computed when it is read: scaled elements.
     Scaled,
 }
 use Layout::*;
@@ -94,13 +94,13 @@ enum Epilogue {
     None,
     /// Stored as `[b.. n m]`.
     Transposing,
-    /// relu(y + bias + residual): what is done in registers.
+    /// relu(y + bias + residual), which kernels compute in registers.
     Sums,
     /// gelu(y + bias) + residual, and the product itself too.
     Everything,
 }
 
-/// relu(product + bias + residual), whose loads are the next two inputs.
+/// Returns relu(product + bias + residual). The two loads are the next two inputs.
 fn sums(build: &mut Build, b: &mut Body, product: usize, dtype: DType) -> usize {
     let bias = build.input(dtype, *b.domain.last().expect("a matrix"));
     let bias = build.load(b, bias, Index::coord(b.domain.len() - 1));
@@ -151,7 +151,7 @@ fn case(
             build.store_at(domain.iter().product(), row_major(&domain), dtype, product);
         }
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
-        // Terms of up to 4: what rounding each sum may come to.
+        // This bounds the rounding of each sum, whose terms are up to 4.
         device.check_with(&kernel, &inputs, params, 8.0 + 4.0 * k as f64);
     }
 }
@@ -180,7 +180,7 @@ fn every_number_of_rows_and_columns_up_to_two_blocks(device: &Device) {
     for n in 1..=67 {
         case(device, &[], (5, n, 9), [Dense, Dense], Epilogue::None, DType::F32);
     }
-    // More terms than those up to which sums are unrolled.
+    // The sums have more terms than the maximum for unrolling.
     for n in 1..=131 {
         case(device, &[], (7 + n % 13, n, 49 + n % 3), [Dense, Dense], EPILOGUES[n % 4], DType::F32);
         case(device, &[], (7 + n % 17, n.div_ceil(2), 50), [Slice, Slice], Epilogue::None, DType::F64);
@@ -205,11 +205,11 @@ fn few_rows_of_long_sums(device: &Device) {
         let dtype = if m % 2 == 0 { DType::F64 } else { DType::F32 };
         case(device, &[], (m, 1100 - m, 53 + m), [Dense, Dense], EPILOGUES[m % 4], dtype);
         case(device, &[], (m, 530 + m, 61), [Transposed, Slice], Epilogue::Sums, DType::F32);
-        // A column times a transposed matrix: the same with sides changed.
+        // A transposed matrix times a few columns is the same product with exchanged operands.
         case(device, &[], (1030, m, 60), [Transposed, Dense], EPILOGUES[(m + 1) % 4], dtype);
     }
     case(device, &[], (1, 13_001, 67), [Dense, Dense], Epilogue::Sums, DType::F32);
-    // The second-level cache holds less than half of the right operands, or almost nothing of them.
+    // The right operands exceed the second-level cache, twice or many times.
     for m in 1..=8 {
         case(device, &[], (m, 4099, 67), [Dense, Dense], EPILOGUES[m % 4], DType::F32);
     }
@@ -333,7 +333,7 @@ fn constants_are_packed_anew_with_new_parameters(device: &Device) {
     build.store(&domain, DType::F32, y);
     let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
     let mut program = program(&kernel);
-    let weight = program.inputs.pop().expect("the right operand");
+    let weight = program.inputs.pop().expect("the right operand is an input");
     program.params.push(weight);
     program.buffers[1].place = Place::Param(0);
     let middle = program.buffers.len();

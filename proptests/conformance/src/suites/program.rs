@@ -1,4 +1,4 @@
-//! Programs: parameters, the load program, arenas, in-place steps, misaligned buffers, and errors.
+//! Tests programs: parameters, the load program, arenas, in-place steps, misaligned buffers, and errors.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn kernel(anchor: AnchorKernel, b: Body, out: usize, value: usize, counts: &[usi
     Kernel { anchor, body: b, stores: vec![Store::new(out, at, value)], slots }
 }
 
-/// slot 1 = gelu(slot 0 + coordinate)
+/// Returns the kernel slot 1 = gelu(slot 0 + coordinate).
 fn pointwise() -> Kernel {
     let mut b = body(&[ROWS, WIDTH]);
     let x = load(&mut b, 0, row_major(&[ROWS, WIDTH]));
@@ -45,7 +45,7 @@ fn pointwise() -> Kernel {
     kernel(AnchorKernel::map(), b, 1, y, &[N, N])
 }
 
-/// slot 2 = softmax(slot 0 · slot 1 over rows)
+/// Returns the kernel slot 2 = softmax(slot 0 · slot 1 over rows).
 fn softmax() -> Kernel {
     let mut b = body(&[ROWS, WIDTH]);
     let x = load(&mut b, 0, row_major(&[ROWS, WIDTH]));
@@ -66,7 +66,7 @@ fn operand(slot: usize, domain: &[usize]) -> Body {
     b
 }
 
-/// slot 2 = slot 0 · slot 1 + slot 3, the product of a `[ROWS WIDTH]` and a `[WIDTH WIDTH]` matrix.
+/// Returns the kernel slot 2 = slot 0 · slot 1 + slot 3, the product of a `[ROWS WIDTH]` and a `[WIDTH WIDTH]` matrix.
 fn matmul() -> Kernel {
     let mut b = body(&[ROWS, WIDTH]);
     let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -76,7 +76,7 @@ fn matmul() -> Kernel {
     kernel(anchor, b, 2, y, &[N, WIDTH * WIDTH, N, N])
 }
 
-/// slot 3 = attention(slot 0, slot 1, slot 2)
+/// Returns the kernel slot 3 = attention(slot 0, slot 1, slot 2).
 fn attention() -> Kernel {
     let mut b = body(&[ROWS, WIDTH]);
     let y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -87,7 +87,7 @@ fn attention() -> Kernel {
     kernel(anchor, b, 3, y, &[N, N, N, N])
 }
 
-/// Twice a vector: for the load program.
+/// Returns a kernel that doubles a vector, for the load program.
 fn double() -> Kernel {
     let mut b = body(&[WIDTH]);
     let x = load(&mut b, 0, Index::coord(0));
@@ -118,7 +118,7 @@ pub fn program(with_products: bool) -> Program {
         buffer(WIDTH, Place::Param(0)),
         buffer(WIDTH, Place::Loaded(64)),
         buffer(N, Place::Arena(0)),
-        // Shares memory with the one before: in place.
+        // This buffer shares memory with the one before, for a step in place.
         buffer(N, Place::Arena(0)),
         buffer(N, Place::Output(0)),
         buffer(N, Place::Output(1)),
@@ -162,7 +162,7 @@ pub fn parameter() -> Tensor {
     Tensor::from_f32(&[WIDTH], &numbers(WIDTH, 3)).unwrap()
 }
 
-/// Returns bytes for its input.
+/// Returns bytes for the program's input.
 pub fn input() -> Vec<u8> {
     bytes(&numbers(N, 1))
 }

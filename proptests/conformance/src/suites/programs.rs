@@ -37,7 +37,7 @@ macro_rules! files {
     ($folder:literal: $($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!($folder, "/", $name)))),*] };
 }
 
-/// The programs of `proptests/conformance/tests/once_failed`: a test sees to it that all are here.
+/// The programs of `proptests/conformance/tests/once_failed`. A test checks that the list is complete.
 pub const ONCE_FAILED: &[(&str, &str)] = files!["../../tests/once_failed":
     "adapter_of_nothing.graph",
     "bytes_of_many_threads.graph",

@@ -1,5 +1,5 @@
-//! Random numbers: the words that the paper's authors published, and the same bits for each key and position whatever
-//! the shape. Normal numbers are within the bounds of the functions that they are made of.
+//! Tests random numbers: the words that the authors of Philox published, and equal bits for each key and position in
+//! every shape. Normal numbers are within the error bounds of the functions that compute them.
 
 use eutectic::Graph;
 use eutectic_checker::run::check_on;
@@ -42,7 +42,7 @@ fn results(device: &Device, text: &str, key: [u32; 2], others: &[(&str, &Tensor)
     device.compilers().filter_map(run).collect()
 }
 
-/// Element `at` of the bits of a key, by the definition of the generator in words of 64 bits.
+/// Returns element `at` of the bits of a key, by the definition of the generator in words of 64 bits.
 fn word(key: [u32; 2], at: usize) -> u32 {
     let (mut x, mut k) = ([(at / 4) as u64, 0, 0, 0], key.map(u64::from));
     let low = u64::from(u32::MAX);
@@ -118,7 +118,7 @@ fn normal_numbers_are_near(device: &Device) {
             (mean(|x| x * x * x), 0.0, 15.0),
             (mean(|x| x.powi(4)), 3.0, 96.0),
         ] {
-            assert!((found - want).abs() < 5.0 * f64::sqrt(error / x.len() as f64), "{found} in place of {want}");
+            assert!((found - want).abs() < 5.0 * f64::sqrt(error / x.len() as f64), "{found} instead of {want}");
         }
     }
 }

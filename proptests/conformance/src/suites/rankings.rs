@@ -1,5 +1,5 @@
-//! Rankings alone, independently of the planner's choices: every element type, both orders, rows shorter and longer
-//! than the memory of a block, and interleaved rows. The reference is a stable sort.
+//! Tests rankings alone, independently of the planner's choices: every element type, both orders, rows shorter and
+//! longer than the memory of a block, and interleaved rows. The reference is a stable sort.
 
 use std::cmp::Ordering;
 
@@ -70,7 +70,7 @@ impl Rows {
         let (low, high) = if self.dtype.is_float() { (-9, 9) } else { self.dtype.integers() };
         let number = |random: &mut Random| match random.below(8) {
             0 if self.dtype.is_float() => special[random.below(special.len())],
-            // Ends of 64 bits are no floats of 64 bits.
+            // `f64` cannot represent all integers near the ends of the range of 64-bit integers.
             0 => [low.max(-1 << 53), high.min(1 << 53)][random.below(2)] as f64,
             _ => (random.below(19) as f64 - 9.0).max(low as f64),
         };
@@ -170,8 +170,8 @@ fn rows_beside_each_other_are_ranked(device: &Device) {
     }
 }
 
-/// Rows that are parts of a power of two, one element more, an odd number of parts, with all ranks distinct and with the
-/// first 50 only.
+/// Rows of a power-of-two number of parts, of one element more, or of an odd number of parts. The ranking is full, or
+/// limited to the first 50.
 fn rows_longer_than_a_block_are_ranked(device: &Device) {
     for (dtype, [rows, row], is_column) in [
         (DType::F32, [1, 8192], false),
@@ -188,7 +188,8 @@ fn rows_longer_than_a_block_are_ranked(device: &Device) {
     }
 }
 
-/// Rows that GPUs sort by digits: whole tiles, a last tile of one element, values that are computed, and elements that are stored in order.
+/// Rows that GPUs sort by digits: whole tiles, a last tile of one element, computed values, and elements that are
+/// stored in order.
 fn very_long_rows_are_ranked(device: &Device) {
     for (dtype, [rows, row], is_column, most) in [
         (DType::F32, [2, 528_385], false, 528_385),

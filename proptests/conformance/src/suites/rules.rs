@@ -1,4 +1,4 @@
-//! Every rule, the backend's own too: a device computes both of its sides.
+//! Checks that a device computes both sides of every rule, including the backend's own rules.
 
 use eutectic::{RuleSet, engine::rewrites::Probe, rules_of};
 use eutectic_checker::{Checker, Options};

@@ -1,4 +1,4 @@
-//! Scans through the whole engine: along each axis, with a prologue and an epilogue, and several in one kernel.
+//! Tests scans through the whole engine: along each axis, with a prologue and an epilogue, and several in one kernel.
 
 use eutectic_ir::{lang::sexp::Source, text::parse};
 
@@ -30,7 +30,7 @@ fn agree(device: &Device, text: &str) {
     }
 }
 
-/// Returns a scan of `x`, with factors near one where it is a recurrence.
+/// Returns a scan of `x`, with factors near one if it is a recurrence.
 fn scan(op: &str, x: &str, attrs: &str) -> String {
     match op {
         "scan-linear" => format!("({op} (tanh {x}) {x} {attrs})"),
@@ -82,7 +82,8 @@ fn columns_are_scanned(device: &Device) {
     agree(device, "(input x f32[300 70]) (output y (scan-sum x :axis -2))");
 }
 
-/// The elements are computed, factors of a recurrence depend on fewer axes, results go into reductions and other scans, and are read elsewhere.
+/// The elements are computed. Factors of a recurrence depend on fewer axes. Results are inputs of reductions and other
+/// scans, and are read elsewhere.
 fn what_is_scanned_is_computed_and_results_are_read(device: &Device) {
     for order in ORDERS {
         let text = [
@@ -136,8 +137,8 @@ fn infinities_and_nan_stay_from_where_they_are(device: &Device) {
     }
 }
 
-/// Recurrences whose state is 0 at an infinite or NaN factor, whose state is 0 while the product of factors overflows,
-/// and whose state is not 0.
+/// Recurrences whose state is 0 at an infinite or NaN factor or while the product of factors overflows, and recurrences
+/// whose state is not 0.
 fn factors_that_are_not_finite_reach_a_state_of_0(device: &Device) {
     for len in [80, 5000] {
         let at = format!("(iota :shape [3 {len}] :axis -1 :dtype i32)");

@@ -1,5 +1,5 @@
-//! Writes by index and orders of rows, through the whole engine. Devices write and sort directly, or compare places
-//! with updates and elements with each other; the results are those of the interpreter.
+//! Tests writes by index and orders of rows through the whole engine, against the interpreter. Devices write and sort
+//! directly, or compare places with updates and elements with each other.
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
 use eutectic_ir::{
@@ -29,12 +29,12 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 
 const OPS: [&str; 5] = ["scatter", "scatter-sum", "scatter-prod", "scatter-max", "scatter-min"];
 
-/// Returns a graph with each op, in every way.
+/// Compares a graph with the interpreter, with each op and in every way.
 fn agree(device: &Device, text: &dyn Fn(&str) -> String) {
     OPS.iter().for_each(|op| agree_on(device, &text(op)));
 }
 
-/// A graph, in every way.
+/// Compares a graph with the interpreter, in every way.
 fn agree_on(device: &Device, text: &str) {
     let sweep = Sweep::new(device);
     let graph = parse(&Source::new("scatter.graph", format!("(graph \"g\" {text})")));
@@ -153,7 +153,7 @@ fn rows_are_ordered(device: &Device) {
     );
 }
 
-/// Independently of the planner's choices: ordered stores of every element type, by ids of elements and of rows, ids
+/// Tests ordered stores independently of the planner's choices: every element type, ids of elements and of rows, ids
 /// out of range, many updates of few elements, and two stores of one kernel.
 fn kernels_write_in_order(device: &Device) {
     const TYPES: [DType; 8] =

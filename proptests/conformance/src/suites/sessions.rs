@@ -1,5 +1,5 @@
-//! Sessions: states, buffers, asynchronous runs, outputs that are not requested, and parameters that are shared and
-//! replaced.
+//! Tests sessions: states, buffers, asynchronous runs, outputs that are not requested, and parameters that are shared
+//! and replaced.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn load(b: &mut Body, slot: usize, domain: &[usize]) -> usize {
     push(b, Instr::Load(load))
 }
 
-/// slot 2 = slot 0 `op` slot 1, of `count` elements.
+/// Returns the kernel slot 2 = slot 0 `op` slot 1, over `count` elements.
 fn pointwise(op: &str, count: usize) -> Kernel {
     let mut b = body(&[count]);
     let args = [load(&mut b, 0, &[count]), load(&mut b, 1, &[count])];
@@ -46,7 +46,7 @@ fn pointwise(op: &str, count: usize) -> Kernel {
     Kernel { anchor: AnchorKernel::map(), body: b, stores, slots: vec![(DType::F32, count); 3] }
 }
 
-/// slot 2 = slot 0 · slot 1
+/// Returns the kernel slot 2 = slot 0 · slot 1.
 fn product() -> Kernel {
     let operand = |slot: usize, domain: &[usize]| {
         let mut b = body(domain);
@@ -60,7 +60,8 @@ fn product() -> Kernel {
     Kernel { anchor, body: b, stores, slots: [N, WIDTH * WIDTH, N].map(|n| (DType::F32, n)).to_vec() }
 }
 
-/// y = x · (v + w), whose sum is computed when parameters are loaded; z = sum · u; the new value of sum is sum + x.
+/// Returns the program y = x · (v + w), z = sum · u, and the new value sum + x of the state `sum`. The load program
+/// computes v + w.
 fn program() -> Program {
     let square = WIDTH * WIDTH;
     let buffer = |count, place| Buffer { dtype: DType::F32, count, place };
@@ -200,7 +201,7 @@ fn buffers_are_bound_and_runs_waited_for_later(device: &Device) {
     let small = session.buffer(N, Memory::Device).unwrap();
     let error = session.bind(Y, Some(small)).unwrap_err().to_string();
     assert!(error.contains("output `y`"), "{error}");
-    // A session that is dropped while a run is under way waits for it.
+    // A session that is dropped during a run waits for the end of the run.
     session.submit(&[true, true]).unwrap();
 }
 
@@ -243,14 +244,14 @@ fn a_parameter_is_replaced_for_those_who_take_it(device: &Device) {
     let (x, before) = (tensor(N, 5), loaded(&**device.backend()));
     let mut session = before.clone().session().unwrap();
     run(&mut *session, &x);
-    // The results of loading that runs read are not freed; u stands alone.
+    // Results of the load program that runs read are not freed. The load program does not read u.
     let mut changed = params();
     changed[2] = tensor(N, 9);
     let after = before.clone().replace(&[(2, changed[2].clone())]).unwrap();
     check(&run(&mut *session, &x), &expected(&x, &params(), 1));
     session.adopt(after.clone()).unwrap();
     check(&run(&mut *session, &x), &expected(&x, &changed, 2));
-    // v + w was packed, and both were let go.
+    // Loading packed v + w, and may have freed v and w.
     changed[0] = tensor(WIDTH * WIDTH, 7);
     let error = after.clone().replace(&[(0, changed[0].clone())]).err();
     let names = |error: &BackendError| matches!(error, BackendError::Released(names) if names[..] == ["`w`"]);

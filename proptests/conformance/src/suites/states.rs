@@ -1,4 +1,5 @@
-//! Compares programs with states to the interpreter after each run. States are updated in place, by copies, or by `where`.
+//! Compares programs with states to the interpreter after each run. States are updated in place, by copies, or by
+//! `where`.
 
 use std::collections::BTreeMap;
 

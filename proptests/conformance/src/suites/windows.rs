@@ -1,5 +1,5 @@
-//! Products whose left operand is windows of padded images, against sums in f64: sizes, strides, gaps and borders at random, with
-//! the channels last and first, and in groups.
+//! Compares products whose left operand is windows of padded images with sums in f64. Sizes, strides, gaps and borders
+//! are random. Channels are last, first, or in groups.
 
 use crate::{
     device::Device,
@@ -125,8 +125,8 @@ fn windows_with_most_taps_outside(device: &Device) {
     }
 }
 
-/// Images with channels first, by channels: lines of a window's columns, which are read in place one row of the image
-/// at a time.
+/// Channels are first, and the terms of a window are the taps of one channel after the other. Kernels read lines of a
+/// window's columns in place, one row of the image at a time.
 fn windows_whose_taps_are_innermost(device: &Device) {
     for seed in 0..60 {
         let mut build = Build::new(seed);

@@ -18,7 +18,7 @@ pub fn tokens_outside_tests(text: &str) -> Vec<String> {
     all
 }
 
-/// Returns where the item that begins here ends: behind its braces, or a semicolon before them.
+/// Returns the end of the item that starts at `at`: after its braces, or after a semicolon before them.
 fn after_item(tokens: &[String], at: usize) -> usize {
     let mut depth = 0;
     for (n, token) in tokens.iter().enumerate().skip(at) {

@@ -10,7 +10,7 @@ SIGNED = FLOATS + (I64, I32, I8)
 
 
 def unary(op, types=FLOATS, **attrs):
-    """Returns a generator of an op of one operand; attributes are drawn by functions of the builder."""
+    """Returns a generator of an op with one operand. Functions of the builder draw the attributes."""
     def step(b):
         drawn = {name: draw(b) for name, draw in attrs.items() if b.chance(0.7)}
         return b.node(op, [b.take(types)], **drawn)
@@ -18,7 +18,7 @@ def unary(op, types=FLOATS, **attrs):
 
 
 def binary(op, types=FLOATS + INTS):
-    """Returns a generator of an op of two operands that broadcast."""
+    """Returns a generator of an op with two operands that broadcast."""
     def step(b):
         x = b.take(types)
         y = b.like(x)
@@ -27,7 +27,7 @@ def binary(op, types=FLOATS + INTS):
 
 
 def logic(op):
-    """Returns a generator of an op of truth values."""
+    """Returns a generator of an op on truth values."""
     def step(b):
         x = b.take((BOOL,))
         return b.node(op, [x, b.like(x)])
@@ -35,7 +35,7 @@ def logic(op):
 
 
 def together(b, names):
-    """Skips the step where operands do not broadcast with each other."""
+    """Skips the step if operands do not broadcast with each other."""
     try:
         size = np.prod(np.broadcast_shapes(*[b.dims(name) for name in names]), dtype=int)
     except ValueError:
@@ -45,7 +45,7 @@ def together(b, names):
 
 
 def variadic(op, types):
-    """Returns a generator of an op of one to four operands."""
+    """Returns a generator of an op with one to four operands."""
     def step(b):
         x = b.take(types)
         more = [b.like(x) for _ in range(b.int(0, 3))]
@@ -55,12 +55,12 @@ def variadic(op, types):
 
 
 def uniform(low, high):
-    """Returns a function that draws an attribute between two numbers, or one of them."""
+    """Returns a function that draws an attribute between two numbers, or returns one of them."""
     return lambda b: float(np.float32(b.choose([low, high, b.rng.uniform(low, high)])))
 
 
 def divide(b):
-    """Adds a division; divisors of integers are not zero."""
+    """Adds a division. Integer divisors are not zero."""
     x = b.take(FLOATS + INTS)
     if is_float(b[x].dtype):
         return b.node('Div', [x, b.like(x)])
@@ -70,7 +70,7 @@ def divide(b):
 
 
 def power(b):
-    """Adds a power: any floats, or small whole exponents of integers."""
+    """Adds a power: of any floats, or with small exponents of integers."""
     x = b.take(FLOATS + (I32, I64))
     if is_float(b[x].dtype):
         if b.chance(0.5):
@@ -81,7 +81,7 @@ def power(b):
 
 
 def modulo(b):
-    """Adds a remainder: of integers by the divisor's or the dividend's sign, of floats by fmod."""
+    """Adds a remainder: of integers with the sign of the divisor or of the dividend, or of floats by fmod."""
     x = b.take(FLOATS + INTS)
     y = b.like(x)
     if is_float(b[x].dtype):
@@ -121,20 +121,20 @@ def clip(b):
 
 
 def prelu(b):
-    """Adds a PRelu; its slope broadcasts to the operand."""
+    """Adds a PRelu whose slope broadcasts to the operand."""
     x = b.take(FLOATS)
     dims = [d if b.chance(0.5) else 1 for d in b.dims(x)]
     return b.node('PRelu', [x, b.fresh(dims, b[x].dtype)])
 
 
 def infinite(b):
-    """Adds a test for infinities of either sign."""
+    """Adds a test for infinities of one or both signs."""
     types = (F32, F64) if b.opset < 20 else FLOATS
     return b.node('IsInf', [b.take(types)], detect_positive=b.int(0, 1), detect_negative=b.int(0, 1))
 
 
 def dropout(b):
-    """Adds a Dropout as it is at inference."""
+    """Adds a Dropout at inference."""
     x = b.take(FLOATS)
     if b.opset < 12:
         return b.node('Dropout', [x], ratio=0.3)

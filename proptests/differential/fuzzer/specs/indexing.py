@@ -1,4 +1,4 @@
-"""Generators of reading and writing by index, of rankings and of cumulative ops."""
+"""Generators of reads and writes by index, of rankings and of cumulative ops."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ..values import BOOL, F32, F64, FLOATS, I8, I32, I64, INTS, TYPES, U8, is_f
 
 
 def ids(b, shape, extent, dtype=None, negative=True):
-    """Adds ids within an extent; negative ones count from its end."""
+    """Adds ids within an extent. Negative ids count from the end."""
     if extent == 0 and np.prod(shape, dtype=int):
         raise Skip
     low = -extent if negative and b.chance(0.5) else 0
@@ -26,7 +26,7 @@ def gather(b):
 
 
 def gather_elements(b):
-    """Adds a GatherElements; ids may have smaller extents on other axes."""
+    """Adds a GatherElements. The ids may have smaller extents on other axes."""
     x = b.take(TYPES, range(1, 5))
     axis = b.axis(b.rank(x))
     shape = [b.int(min(d, 1), d) for d in b.dims(x)]
@@ -35,7 +35,7 @@ def gather_elements(b):
 
 
 def coordinates(b, dims, shape):
-    """Draws coordinates within dims, the last axis of `shape` being their number."""
+    """Draws coordinates within dims. The last axis of `shape` has their number."""
     if 0 in dims:
         raise Skip
     drawn = np.stack([b.rng.integers(-d if b.chance(0.4) else 0, d, shape[:-1]) for d in dims], -1) if dims else np.zeros(shape)
@@ -53,7 +53,7 @@ def gather_nd(b):
 
 
 def extremum(op):
-    """Returns a generator of the place of an extremum."""
+    """Returns a generator of the position of an extremum."""
     def step(b):
         x = b.take(FLOATS + (I32, I64, I8, U8), range(1, 6), where=lambda v: v.size)
         last = b.int(0, 1) if b.opset >= 12 and b.chance(0.4) else None
@@ -68,7 +68,7 @@ def hardmax(b):
 
 
 def one_hot(b):
-    """Adds a OneHot; ids may be out of range, which is off everywhere."""
+    """Adds a OneHot. Ids may be out of range, in which case they set no element."""
     depth = b.int(1, 7)
     at = b.leaf(b.rng.integers(-depth - 2, depth + 3, b.shape(b.int(0, 2))).astype(b.choose([I64, I32])))
     on_off = b.fresh((2,), b.dtype((F32, F64, I64, I32)))
@@ -76,7 +76,7 @@ def one_hot(b):
 
 
 def top_k(b):
-    """Adds a TopK, sorted, of the largest or the smallest; equal values keep their order."""
+    """Adds a sorted TopK of the largest or the smallest elements. Equal elements keep their order."""
     x = b.take((F32, F64, I64, I32), range(1, 5), where=lambda v: not is_float(v.dtype) or not np.isnan(v.astype(float)).any())
     axis = b.axis(b.rank(x))
     k = b.int(0, b.dims(x)[axis])
@@ -85,7 +85,7 @@ def top_k(b):
 
 
 def scatter_elements(op):
-    """Returns a generator of ScatterElements (and of Scatter, its old name)."""
+    """Returns a generator of ScatterElements (or of Scatter, its old name)."""
     def step(b):
         if op == 'Scatter' and b.opset > 10:
             raise Skip
@@ -94,7 +94,7 @@ def scatter_elements(op):
         shape = [b.int(1, d) for d in b.dims(x)]
         how = b.choose([None, 'none', 'add', 'mul'] + (['max', 'min'] if b.opset >= 18 else [])) if b.opset >= 16 and op != 'Scatter' else None
         if how in (None, 'none'):
-            # Which of several writes to one place stays is not said, so that each place is written once.
+            # ONNX does not say which of several writes to one position counts, so each position is written once.
             order = np.argsort(b.rng.random([*shape[:axis % len(shape)], b.dims(x)[axis], *shape[axis % len(shape) + 1:]]), axis=axis)
             at = b.leaf(np.take(order, np.arange(shape[axis]), axis=axis).astype(I64))
         else:
@@ -116,7 +116,7 @@ def scatter_nd(b):
 
 
 def tensor_scatter(b):
-    """Adds a TensorScatter: rows of a cache are written, in a line or in a circle."""
+    """Adds a TensorScatter, which writes rows of a cache. Rows may wrap around."""
     batch, length, width = b.int(1, 3), b.int(1, 6), b.int(1, 4)
     rows, mode = b.int(1, length), b.choose(['linear', 'circular'])
     dtype = b.dtype((F32,))
@@ -126,7 +126,7 @@ def tensor_scatter(b):
 
 
 def cumulative(op):
-    """Returns a generator of CumSum and CumProd."""
+    """Returns a generator of CumSum or CumProd."""
     def step(b):
         x = b.take((F32, F64, I32, I64) if op == 'CumSum' else (F32, F64), range(1, 5))
         return b.node(op, [x, b.const(b.axis(b.rank(x)))], exclusive=b.int(0, 1), reverse=b.int(0, 1))
@@ -134,7 +134,7 @@ def cumulative(op):
 
 
 def quantize(b):
-    """Adds a QuantizeLinear with common scales, of the tensor or along an axis."""
+    """Adds a QuantizeLinear with common scales, for the whole tensor or along an axis."""
     x = b.take((F32,), where=lambda v: v.size)
     axis, scale = scales(b, x)
     zero = b.choose(['i8', 'u8', ''])
@@ -144,7 +144,7 @@ def quantize(b):
 
 
 def scales(b, x):
-    """Draws scales; returns the axis and their name."""
+    """Draws scales and returns the axis and the name of the scales."""
     pool = [0.1, 0.3, 0.5, 1.0, 2.0, 1 / 255, 0.02, 0.007, 7.0]
     along = b.rank(x) >= 1 and b.opset >= 13 and b.chance(0.4)
     axis = b.axis(b.rank(x)) if along else None

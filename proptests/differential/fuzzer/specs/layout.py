@@ -1,4 +1,4 @@
-"""Generators of views, of tensors that are made from shapes, and of slicing."""
+"""Generators of views, of tensors made from shapes, and of slices."""
 
 import numpy as np
 from onnx import helper
@@ -9,7 +9,7 @@ from ..values import BOOL, F32, F64, FLOATS, I32, I64, INTS, TYPES
 
 
 def reshape(b):
-    """Adds a Reshape to other factors, with −1 and 0 where they fit."""
+    """Adds a Reshape to other factors, with −1 and 0 if they fit."""
     x = b.take(TYPES)
     n = b[x].size
     if n == 0:
@@ -141,7 +141,7 @@ def split(b):
 
 
 def pad(b):
-    """Adds a Pad in each mode; constant padding may be negative."""
+    """Adds a Pad in any mode. Constant padding may be negative."""
     x = b.take(TYPES if b.opset >= 13 else FLOATS + INTS, range(1, 5))
     mode = b.choose(['constant', 'constant', 'reflect', 'edge', 'wrap'] if b.opset >= 19 else ['constant', 'constant', 'reflect', 'edge'])
     low, high = [], []
@@ -166,7 +166,7 @@ def constant_of_shape(b):
 
 
 def range_(b):
-    """Adds a Range of integers or floats, its limits known."""
+    """Adds a Range of integers or floats with known limits."""
     dtype = b.dtype((F32, F64, I32, I64))
     start, step, n = b.int(-5, 5), b.choose([1, 2, -1, 3]), b.int(0, 12)
     if dtype in (F32, F64) and b.chance(0.5):
@@ -183,7 +183,7 @@ def eye_like(b):
 
 
 def trilu(b):
-    """Adds a Trilu, its diagonal an input or left out."""
+    """Adds a Trilu whose diagonal is an input or is left out."""
     x = b.take(FLOATS + (I64, I32), range(2, 5))
     return b.node('Trilu', [x, b.const(b.int(-3, 3)) if b.chance(0.6) else ''], upper=b.int(0, 1))
 

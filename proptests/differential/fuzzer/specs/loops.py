@@ -51,7 +51,7 @@ def branch(b):
 
 
 def loop(b):
-    """Adds a Loop with a carried value and, sometimes, an output of each step."""
+    """Adds a Loop with a carried value and sometimes an output of each step."""
     x = b.take((F32,), where=lambda v: v.size)
     f, dims, scan = f'l{len(b.env)}', b.dims(x), b.chance(0.5)
     op = b.choose(['Add', 'Mul', 'Sub', 'Max'])
@@ -68,7 +68,7 @@ def loop(b):
 
 
 def scan(b):
-    """Adds a Scan: a running combination of rows."""
+    """Adds a Scan that combines rows one after the other."""
     rows, width, f = b.int(1, 5), b.int(1, 4), f's{len(b.env)}'
     op = b.choose(['Add', 'Mul', 'Min'])
     nodes = [helper.make_node(op, [f + 's', f + 'x'], [f + 't']), helper.make_node('Abs', [f + 't'], [f + 'y'])]

@@ -1,4 +1,4 @@
-"""Patterns of several nodes that rules look for, or that people report: guards, masks, divisions that are observed, attention."""
+"""Patterns of several nodes that rules look for or people report: guards, masks, observed divisions, attention."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _READERS = ['Floor', 'Ceil', 'Round', 'Sign', 'Cast', 'ArgMax', 'Equal', 'Greate
 
 
 def reader(b, x, y=None):
-    """Adds a discontinuous op that reads a value; `y` is what it is compared with."""
+    """Adds a discontinuous op that reads a value, and compares it with `y` if the op compares."""
     op = b.choose(_READERS)
     x_type = b[x].dtype
     if op == 'Cast':
@@ -88,7 +88,7 @@ def guard(b):
 
 
 def masked_softmax(b):
-    """Adds a mask before a softmax: selection, a summand, a whole row, or a finite number for −∞; with a guard after it or a product."""
+    """Adds a softmax after a mask: a selection, a summand, a whole row, or a finite number for −∞. A guard or product may follow."""
     x = b.take((F32, F64, F16), range(1, 5), where=lambda v: v.size)
     dtype, dims = b[x].dtype, b.dims(x)
     lowest = float(np.finfo(dtype).min)
@@ -108,7 +108,7 @@ def masked_softmax(b):
 
 
 def attention(b):
-    """Adds scaled dot-product attention as exporters write it, with a mask of some sort."""
+    """Adds scaled dot-product attention in the form of exporters, with some mask."""
     batch, heads, q, k, d = b.int(1, 2), b.int(1, 2), b.int(1, 5), b.int(1, 6), b.choose([2, 4, 8])
     dtype = b.dtype((F32, F32, F64))
     mood = b.mood
@@ -133,7 +133,7 @@ def attention(b):
 
 
 def quantised(b):
-    """Adds a chain of quantising and dequantising, with a product or a sum between."""
+    """Adds a chain that quantises and dequantises, with a product or a sum between."""
     x = b.leaf(np.asarray(np.round(b.rng.uniform(-9, 9, b.shape()), 2)).astype(F32)) if b.chance(0.6) else b.take((F32,))
     scale, zero = b.number(F32, b.choose([0.1, 0.3, 0.05, 1 / 255, 0.5])), b.number(b.choose([I8, U8]), b.int(0, 60))
     y = b.node('DequantizeLinear', [b.node('QuantizeLinear', [x, scale, zero]), scale, zero])
@@ -146,7 +146,7 @@ def quantised(b):
 
 
 def norm_in_primitives(b):
-    """Adds layer norm or RMS norm as older exporters write it."""
+    """Adds layer norm or RMS norm in the form of older exporters."""
     x = b.take((F32, F64, F16), range(1, 5), where=lambda v: v.size)
     dtype, eps = b[x].dtype, b.number(b[x].dtype, b.choose([1e-5, 1e-3]))
     centred = x
@@ -160,7 +160,7 @@ def norm_in_primitives(b):
 
 
 def softmax_in_primitives(b):
-    """Adds a softmax or a logarithm of a sum of exponentials, as people write it."""
+    """Adds a softmax or a logarithm of a sum of exponentials, in common forms."""
     x = b.take((F32, F64, F16), range(1, 5), where=lambda v: v.size)
     y = b.node('Sub', [x, b.listed('ReduceMax', x, [-1], 'axes', 18, keepdims=1)]) if b.chance(0.7) else x
     e = b.node('Exp', [y])
@@ -169,7 +169,7 @@ def softmax_in_primitives(b):
 
 
 def activation_in_primitives(b):
-    """Adds GELU, SiLU, softplus or a leaky ReLU in parts."""
+    """Adds GELU, SiLU, softplus or a leaky ReLU in primitives."""
     x = b.take(FLOATS)
     dtype, n = b[x].dtype, lambda v: b.number(b[x].dtype, v)
     kind = b.int(0, 4)
@@ -186,7 +186,7 @@ def activation_in_primitives(b):
 
 
 def short_types(b):
-    """Adds arithmetic of 16-bit types whose rounding a wider type or a comparison sees."""
+    """Adds arithmetic of 16-bit types whose rounding is visible to a wider type or a comparison."""
     dtype = b.choose([F16, BF16])
     x = b.take((dtype,))
     y = b.node(b.choose(['Mul', 'Add', 'Sub', 'Div']), [x, b.choose([x, b.like(x)])])
@@ -196,7 +196,7 @@ def short_types(b):
 
 
 def observed_extremum(b):
-    """Adds a comparison of values with an extremum of them, computed or folded."""
+    """Adds a comparison of values with their extremum, computed or folded."""
     x = b.take(FLOATS[:3], range(1, 4), where=lambda v: v.size)
     if b.chance(0.4):
         step = b.choose([0.1, 0.3, 1 / 3])

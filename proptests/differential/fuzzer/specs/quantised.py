@@ -1,9 +1,9 @@
-"""Generators of ops on quantised tensors. Scales are powers of two, so that each order of multiplication rounds alike."""
+"""Generators of ops on quantised tensors. Scales are powers of two, so that multiplication rounds equally in each order."""
 
 from ..values import F32, I8, U8
 from .spatial import window
 
-# Small enough for sums of pairs in 16 bits, which some processors saturate.
+# Sums of pairs of numbers up to this fit into 16 bits. Some processors saturate larger sums.
 LIMIT = 30
 
 
@@ -23,7 +23,7 @@ def zero(b, dtype, shape=()):
 
 
 def matrices(b):
-    """Adds the operands of a product, batched now and then."""
+    """Adds the operands of a product, which are sometimes batched."""
     m, k, n = b.int(1, 5), b.int(1, 9), b.int(1, 5)
     batch = (b.int(1, 3),) if b.chance(0.3) else ()
     x_type, w_type = b.choose([(U8, U8), (U8, I8), (I8, I8)])
@@ -47,7 +47,7 @@ def qlinear_matmul(b):
 
 
 def convolution(b):
-    """Adds the operands of a convolution; returns them and its attributes."""
+    """Adds the operands of a convolution. Returns them and its attributes."""
     x = packed(b, (b.int(1, 2), b.int(1, 4), *(b.int(3, 7) for _ in range(2))), U8)
     attrs, channels = window(b, x), b.dims(x)[1]
     groups = b.choose([g for g in range(1, channels + 1) if channels % g == 0])
@@ -63,7 +63,7 @@ def conv_integer(b):
 
 
 def qlinear_conv(b):
-    """Adds a QLinearConv, with scales of the tensor or of each channel, and a bias now and then."""
+    """Adds a QLinearConv with scales of the tensor or of each channel, and sometimes with a bias."""
     x, w, out, attrs = convolution(b)
     of_w = [scale(b, b.choose([(), (out,)])), zero(b, b[w].dtype)]
     bias = b.leaf(b.rng.integers(-50, 50, (out,)).astype('int32'), constant=True) if b.chance(0.5) else ''

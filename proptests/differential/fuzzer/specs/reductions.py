@@ -7,7 +7,7 @@ from ..values import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTS
 
 
 def reduction(op, since, types=FLOATS):
-    """Returns a generator of a reduction over some axes, all, or none."""
+    """Returns a generator of a reduction over some axes, all axes, or none."""
     def step(b):
         x = b.take(types)
         rank, keep = b.rank(x), b.int(0, 1)
@@ -22,7 +22,7 @@ def reduction(op, since, types=FLOATS):
 
 
 def softmax(op):
-    """Returns a generator of Softmax and LogSoftmax."""
+    """Returns a generator of Softmax or LogSoftmax."""
     def step(b):
         x = b.take(FLOATS, range(1, 6), where=lambda v: v.size)
         return b.node(op, [x], axis=b.axis(b.rank(x)))
@@ -51,7 +51,7 @@ def rms_norm(b):
 
 
 def image(b, types=(F32,), ranks=(3, 4), most=7):
-    """Returns a value of rows of channels: an older one, or a new one."""
+    """Returns an image [batch, channels, spatial axes]: an older value or a new one."""
     if b.chance(0.4):
         return b.take(types, ranks, where=lambda v: v.size, new=0.0)
     rank = b.choose(list(ranks))
@@ -66,7 +66,7 @@ def instance_norm(b):
 
 
 def group_norm(b):
-    """Adds a GroupNormalization, of the op set from which on scales are those of channels."""
+    """Adds a GroupNormalization of an op set in which scales are per channel."""
     if b.opset < 21:
         raise Skip
     x = image(b)
@@ -76,7 +76,7 @@ def group_norm(b):
 
 
 def batch_norm(b):
-    """Adds a BatchNormalization as it is at inference."""
+    """Adds a BatchNormalization at inference."""
     x = image(b)
     c = b.dims(x)[1]
     params = [b.fresh((c,), b[x].dtype) for _ in range(3)]
@@ -116,7 +116,7 @@ def matmul(b):
 
 
 def gemm(b):
-    """Adds a Gemm with any transpositions, and its third operand of any shape that broadcasts."""
+    """Adds a Gemm with any transpositions. The third operand may have any shape that broadcasts."""
     x = b.take(FLOATS, (2,))
     ta, tb, n = b.int(0, 1), b.int(0, 1), b.choose([1, 2, 3, 8])
     m, k = b.dims(x) if not ta else b.dims(x)[::-1]
@@ -139,7 +139,7 @@ def einsum(b):
 
 
 def attention(b):
-    """Adds an Attention of op set 23: grouped heads, masks of truth values or numbers, causal, soft caps."""
+    """Adds an Attention of op set 23 with grouped heads, masks of truth values or numbers, causal masks, or soft caps."""
     batch, heads, q, k, d, dv = b.int(1, 2), b.choose([1, 2, 4]), b.int(1, 5), b.int(1, 6), b.choose([1, 4, 8]), b.choose([2, 4])
     shared = b.choose([h for h in (1, 2, 4) if heads % h == 0])
     dtype, mood = F32, 'tame' if b.chance(0.7) else b.mood

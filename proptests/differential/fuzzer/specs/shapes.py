@@ -1,4 +1,4 @@
-"""Shapes and positions that a graph computes, as exporters write them."""
+"""Patterns in which a graph computes shapes and positions, in the forms of exporters."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from ..values import F32, F64, I64, TYPES
 
 
 def extent(b, x, axis):
-    """Adds the extent of an axis as a vector of one number."""
+    """Adds the extent of an axis, as a vector with one element."""
     shape = b.node('Shape', [x])
     if b.chance(0.5):
         return b.node('Gather', [shape, b.const([axis])], axis=0)
@@ -16,7 +16,7 @@ def extent(b, x, axis):
 
 
 def scaled(b, size):
-    """Adds a size times a scale, rounded down as exporters do it."""
+    """Adds a size multiplied by a scale and rounded down, in the form of exporters."""
     dtype = b.choose([F32, F32, F64])
     real = b.node('Cast', [size], to=code(dtype))
     n = int(b[size][0])
@@ -50,7 +50,7 @@ def reshaped(b):
 
 
 def positions(b):
-    """Adds a table read at ids that divide positions, as relative positions and buckets are computed."""
+    """Adds a table that is read at quotients of positions, like relative positions and buckets."""
     n, width = b.int(2, 40), b.int(1, 3)
     ids = b.node('Range', [b.const(0), b.const(n), b.const(1)])
     dtype, d = b.choose([F32, F64]), b.choose([3, 7, 41, 49, 10])

@@ -30,7 +30,7 @@ def window(b, x, most=3, dilate=True):
 
 
 def conv(b):
-    """Adds a Conv with groups; now and then with 64 channels, as Winograd wants them."""
+    """Adds a Conv with groups. Some have 64 channels, which Winograd convolutions need."""
     if b.chance(0.04):
         x = b.fresh((1, 64, b.int(6, 12), b.int(6, 12)), F32, constant=False)
         attrs, groups, out = {'kernel_shape': [3, 3], 'pads': [1, 1, 1, 1]}, 1, 64
@@ -61,7 +61,7 @@ def conv_transpose(b):
 
 
 def ceil_mode(b, since):
-    """Draws whether extents are rounded up, where the op set knows it."""
+    """Returns whether extents are rounded up, at random if the op set supports it."""
     return b.int(0, 1) if b.opset >= since else None
 
 
@@ -72,7 +72,7 @@ def max_pool(b):
 
 
 def average_pool(b):
-    """Adds an AveragePool, with or without the padding in its divisors."""
+    """Adds an AveragePool whose divisors may include the padding."""
     x = image(b)
     return b.node('AveragePool', [x], ceil_mode=ceil_mode(b, 10), count_include_pad=b.int(0, 1), **window(b, x, dilate=b.opset >= 19))
 
@@ -89,7 +89,7 @@ def over_all(op):
 
 
 def resize(b):
-    """Adds a Resize by scales or to sizes, in the modes that are supported."""
+    """Adds a Resize by scales or to sizes, in any supported mode."""
     x = image(b, ranks=(4,), most=5)
     mode = b.choose(['nearest', 'linear', 'cubic'])
     how = b.choose(['half_pixel', 'asymmetric', 'align_corners', 'pytorch_half_pixel'])
@@ -108,14 +108,14 @@ def resize(b):
 
 
 def upsample(b):
-    """Adds an Upsample, an op of op sets 7 to 9."""
+    """Adds an Upsample, which exists in op sets 7 to 9."""
     if b.opset > 9:
         raise Skip
     return b.node('Upsample', [image(b, ranks=(4,)), b.const([1, 1, b.int(1, 3), b.int(1, 3)], F32)], mode='nearest')
 
 
 def grid_sample(b):
-    """Adds a GridSample of each mode."""
+    """Adds a GridSample in any mode."""
     x = image(b, ranks=(4,), most=5)
     grid = b.leaf(b.rng.uniform(-1.3, 1.3, (b.dims(x)[0], b.int(1, 4), b.int(1, 4), 2)).astype(F32))
     modes = ['linear', 'nearest', 'cubic'] if b.opset >= 20 else ['bilinear', 'nearest', 'bicubic']

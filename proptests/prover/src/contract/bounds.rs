@@ -1,4 +1,4 @@
-//! Bounds of magnitudes, for the inputs whose range a contract promises.
+//! Bounds the magnitudes of terms, for the inputs whose range a contract promises.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{
 
 /// The base-2 logarithm of the largest number of elements of a tensor.
 const ELEMENTS: f64 = 40.0;
-/// A bound, in powers of two, of the logarithm of any positive number of any type.
+/// A bound, as a power of two, of the logarithm of any positive number of any type.
 const LOGARITHM: f64 = 11.0;
 
 /// The range of a float type, as base-2 logarithms.
@@ -346,7 +346,7 @@ pub fn is_weight(case: &Case, term: &T) -> bool {
     of.is_some_and(|of| is_below_its_maximum(case, &of[0]))
 }
 
-/// Returns whether a term is the sum of such weights.
+/// Returns whether a term is the sum of softmax weights before the division ([`is_weight`]).
 pub fn is_sum_of_weights(case: &Case, term: &T) -> bool {
     matches!(&*unmarked(term), Term::Reduce(Reduction::Sum, _, _, body) if is_weight(case, body))
 }
@@ -358,7 +358,7 @@ pub fn is_share(case: &Case, term: &T) -> bool {
         || plain.args("div").is_some_and(|of| is_weight(case, &of[0]) && is_sum_of_weights(case, &of[1]))
 }
 
-/// Returns the values that softmax weights multiply.
+/// If a term is a product with a softmax weight, returns the other factor.
 fn weighted(case: &Case, body: &T) -> Option<T> {
     let [a, b] = body.args("mul")? else { return None };
     [(a, b), (b, a)].into_iter().find(|(weight, _)| is_share(case, weight)).map(|(_, value)| value.clone())

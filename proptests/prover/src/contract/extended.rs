@@ -241,7 +241,7 @@ fn compare(op: &str, a: &Value, b: &Value) -> Option<Value> {
 }
 
 /// Evaluates a function by the op table if the operands are known numbers. Otherwise the result is a symbolic number
-/// with a sign, if that follows.
+/// with a sign, if the sign is known.
 fn by_the_table(op: &str, ty: &Ty, args: Vec<Value>) -> Option<Value> {
     let (name, attrs) = match op.split_once(' ') {
         Some((name, word)) => (name, vec![Attr::from(word)]),
@@ -289,7 +289,7 @@ fn by_the_table(op: &str, ty: &Ty, args: Vec<Value>) -> Option<Value> {
         let positive = matches!(args.first(), Some(Value::Finite(_, Sign::Of(false))));
         return (finite && op == "pow" && positive).then_some(Value::Finite(term, Sign::Of(false)));
     };
-    // These functions do not change their sign on either side of 0, so that the value at 1 or −1 has it.
+    // These functions do not change their sign on either side of 0, so the value at 1 or −1 has the sign.
     let side = |below: bool| -> Option<Sign> {
         let x = at(&[if below { -1.0 } else { 1.0 }])?;
         Some(if x == 0.0 { Sign::Zero(Some(x.is_sign_negative())) } else { Sign::Of(x < 0.0) })

@@ -1,4 +1,5 @@
-//! The results of ops on which an element depends. Each is rounded to its type, and may leave its range.
+//! Finds the results of ops on which an element depends. Each result is rounded to its type, and may leave the range of
+//! this type.
 
 use std::rc::Rc;
 
@@ -35,7 +36,7 @@ pub struct Node {
 struct Place {
     /// Polynomials that are all at least 0.
     conditions: Vec<Poly>,
-    /// Lists of polynomials, each of which contains a negative one.
+    /// Lists of polynomials. Each list contains a negative one.
     outside: Vec<Vec<Poly>>,
 }
 
@@ -63,8 +64,8 @@ pub struct Value {
     pub real: Real,
 }
 
-/// Marks the elements of an op's result. Views compute no elements, and integers do not leave the range, so that these
-/// are not marked.
+/// Marks the elements of an op's result. Results of views are not marked because views compute no elements, and
+/// integers are not marked because they do not leave the range.
 pub fn marked(op: &str, class: Class, result: Tensor) -> Tensor {
     let own = matches!(class, Class::View(_) | Class::Leaf(_) | Class::Project) || result.ty.kind != Kind::Float;
     if own {
@@ -169,12 +170,12 @@ impl Node {
         Ok(Value { vars: vars.into_iter().map(|(_, e)| e).collect(), place, real })
     }
 
-    /// Returns whether it is a sum over an axis.
+    /// Returns whether the result is a sum over an axis.
     pub fn is_sum(&self) -> bool {
         matches!(&*super::bounds::unmarked(&self.term), Term::Reduce(Reduction::Sum, ..))
     }
 
-    /// Returns its sum over the variables of the enclosing reductions.
+    /// Returns the sum of the result over the variables of the enclosing reductions.
     pub fn summed(&self, case: &Case) -> Res<Option<Value>> {
         if self.vars.is_empty() || !self.place.is_everywhere() {
             return Ok(None);
@@ -184,7 +185,7 @@ impl Node {
         here.value_of(case, &whole).map(Some)
     }
 
-    /// Returns the sum with another result as a real function, or `None` if the enclosing reductions differ.
+    /// Returns the sum of two results as a real function, or `None` if the enclosing reductions differ.
     pub fn plus(&self, case: &Case, other: &Node) -> Res<Option<Value>> {
         let extents = |of: &Node| of.vars.iter().map(|(_, e)| e.clone()).collect::<Vec<_>>();
         if extents(self) != extents(other) {
@@ -202,17 +203,18 @@ impl Node {
 }
 
 impl Value {
-    /// Returns whether it is between 1 and the other one.
+    /// Returns whether the function is a root of the other one: its value is between 1 and the other's.
     pub fn is_root_of(&self, other: &Value) -> bool {
         other.place.is_everywhere() && self.vars == other.vars && self.real.is_root_of(&other.real)
     }
 
-    /// Returns whether the other one is computed at every index at which this one is.
+    /// Returns whether the other function is computed at every index at which this function is computed.
     pub fn is_where(&self, other: &Value) -> bool {
         (other.place.is_everywhere() || other.place == self.place) && self.vars == other.vars
     }
 
-    /// Returns c if this is c times the other one, and the other one is computed at every index at which this one is.
+    /// Returns c if this function is c times the other one. The other function must be computed at every index at which
+    /// this one is computed.
     pub fn times(&self, other: &Value) -> Option<f64> {
         if self.is_where(other) { self.real.ratio(&other.real) } else { None }
     }

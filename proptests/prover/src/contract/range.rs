@@ -24,7 +24,7 @@ use crate::{
     term::{Kind, T, Term, Ty},
 };
 
-/// The least ratio of a number on the right to the number on the left that it is a multiple of.
+/// The least allowed ratio of a number on the right to the number on the left to which it is proportional.
 const LEAST: f64 = 1.0 / 16.0;
 /// −log₂(1 − 1/16), rounded: within 1/16 of the largest number, a rounding error decides whether a result is finite.
 const ROOM: f64 = 0.09;
@@ -98,7 +98,7 @@ fn addends(term: &T, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns whether a root's left side is a single op that may round intermediate results in any order, in an element
+/// Returns whether a root's left side is a single op that may round intermediate results in any order, for an element
 /// type.
 fn has_parts(root: &Root, dtype: DType) -> bool {
     let RuleTerm::Call(AppliedOp { op: OpTerm::Named(op), args, .. }) = &root.left else { return false };
@@ -263,9 +263,9 @@ impl Comparison<'_> {
         })
     }
 
-    /// Returns whether it differs from a result of the left side by another result, of at most a sixteenth of the
-    /// largest number. If it overflows, the left one is so near to the largest number that rounding decides whether it
-    /// is finite.
+    /// Returns whether the part differs from a result of the left side by another result, which is at most a sixteenth
+    /// of the largest number. If the part overflows, the left result is close to the largest number, and rounding
+    /// decides whether it is finite.
     fn is_near(&self, part: &Part<'_>, range: Range) -> bool {
         let all = || self.left.iter().filter(|(node, _)| node.ty == part.node.ty);
         let small = |node: &Node| {
@@ -279,8 +279,8 @@ impl Comparison<'_> {
         })
     }
 
-    /// Returns whether it is c times an input or a result of the left side, for a c that satisfies `fits`. The type of
-    /// that input or result must have no wider range.
+    /// Returns whether the part is c times an input or a result of the left side, for a c that satisfies `fits`. The
+    /// type of that input or result must have no wider range.
     fn is_multiple(&self, part: &Part<'_>, range: Range, fits: &dyn Fn(f64) -> bool) -> Res<bool> {
         // Masks are the largest numbers of their type.
         let room = if self.world.masks.is_empty() { ROOM } else { 0.0 };
@@ -300,7 +300,7 @@ impl Comparison<'_> {
             if value.times(other).is_some_and(fits) || value.is_root_of(other) {
                 return Ok(true);
             }
-            // A sum may be evaluated in any order, so also in parts.
+            // A sum may be evaluated in any order, and so in parts.
             if part.node.is_sum()
                 && let Some(whole) = part.node.summed(self.world.case)?
                 && whole.times(other).is_some_and(fits)
@@ -372,7 +372,8 @@ fn only_in(
     walk(side, result, ends, passes).is_none_or(|through| !through)
 }
 
-/// Returns `None` if the result is not in the term, and otherwise whether the term's value shows it.
+/// Returns `None` if the term does not contain the result, and otherwise whether the result can affect the term's
+/// value.
 fn walk(
     term: &T,
     result: &T,
@@ -387,7 +388,7 @@ fn walk(
             let mut found = None;
             for arg in args {
                 match walk(arg, result, ends, passes) {
-                    // If a function satisfies neither `ends` nor `passes`, the term's value shows the result.
+                    // If a function satisfies neither `ends` nor `passes`, the result can affect the term's value.
                     Some(true) if !ends(op, args) && !passes(op) => return Some(true),
                     Some(true) if !ends(op, args) => found = Some(true),
                     Some(_) => found = found.or(Some(false)),

@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-/// An entry, and the same one without the masks of attention, for a comparison with a side that has none.
+/// An entry, and the same entry without the masks of attention, for a comparison with a side that has none.
 type Both = (Entry, Entry);
 
 /// The elements that a side reads.
@@ -125,7 +125,7 @@ pub fn same(case: &Case, left: &T, right: &T, fewer: bool) -> Res<()> {
         return stop("a row of attention without weights has another value on the right");
     }
     let (l, r) = (of(left)?, of(right)?);
-    // An entry covers each one with more conditions.
+    // An entry covers every equal entry that has more conditions.
     let covers = |all: &BTreeSet<Both>, one: &Entry| {
         all.iter().any(|(own, _)| {
             own.what == one.what
@@ -242,7 +242,7 @@ impl Reads {
         Ok(())
     }
 
-    /// Records a function that may map an infinity to a number. A root below a quotient is one function with it.
+    /// Records a function that may map an infinity to a number. A division by a root counts as one function.
     fn end(&mut self, case: &Case, name: &str, of: &T, place: &Place) -> Res<()> {
         // A sum of softmax weights is finite, because the largest weight is 1.
         if !reads_floats(of) || is_sum_of_weights(case, of) {

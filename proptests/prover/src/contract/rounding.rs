@@ -30,7 +30,7 @@ pub fn kept(case: &Case, left: &[Node], right: &[Node], numbers: &dyn Fn(&str) -
     let (left, right) = (sums(left)?, sums(right)?);
     match left.iter().find(|pair| !right.contains(pair)) {
         Some([a, b]) => stop(format!(
-            "a number of the program that is large may round in {} + {}, and does not on the right",
+            "a large number of the program may round in {} + {} on the left, but not on the right",
             a.real, b.real
         )),
         None => Ok(()),

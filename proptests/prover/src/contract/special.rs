@@ -19,7 +19,7 @@ use crate::{
     term::{Kind, Poly, T, Term, Ty, apply},
 };
 
-/// The most elements whose combinations are tried.
+/// The maximal number of elements whose combinations are tried.
 const ELEMENTS: usize = 6;
 
 /// The class of an element's value. `true` is negative.

@@ -1,4 +1,4 @@
-//! Attention, its surface form, rotary embedding and gated linear units.
+//! Defines attention, its surface form, rotary embedding and gated linear units.
 
 use std::rc::Rc;
 
@@ -53,7 +53,7 @@ impl Head<'_> {
                 let capped =
                     arithmetic.mul(&arithmetic.of("tanh", &[&arithmetic.div(&score, self.softcap)]), self.softcap);
                 match &**self.softcap {
-                    // A symbolic softcap is 0 or not, so that the choice stays in the term.
+                    // A symbolic softcap may be 0, so the choice stays in the term.
                     Term::Param(name) if !self.case.number_is(name, "nonzero") => {
                         let zero = apply("eq", &Ty::bool(), vec![self.softcap.clone(), num(0.0)]);
                         apply("where", self.ty, vec![zero, score, capped])

@@ -150,7 +150,7 @@ impl PoolPoint<'_> {
     }
 }
 
-/// Returns a pool. `body` gives an element of its result.
+/// Evaluates a pooling. `body` gives an element of its result.
 fn pool(call: &Call, body: impl Fn(&PoolPoint<'_>) -> Res<T> + 'static) -> Res<Vec<Tensor>> {
     let (x, case, windows, size) = (call.args[0].clone(), Rc::clone(&call.case), Windows::new(call)?, call.pair(4)?);
     let [n, c, h, w] = extents::<4>(&x)?;

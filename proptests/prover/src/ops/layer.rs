@@ -1,4 +1,4 @@
-//! Parts of transformers, composed of the semantics of simpler ops.
+//! Defines parts of transformers by the semantics of simpler ops.
 
 use std::rc::Rc;
 

@@ -109,7 +109,7 @@ fn result_type(call: &Call) -> Res<Ty> {
     if let (Some(Value::Type(to)), "cast") = (call.attrs.first(), call.op) {
         return Ok(to.clone());
     }
-    // The signature gives it: `bool`, or the type of an operand.
+    // The signature gives the type: `bool`, or the type of an operand.
     let signature = Op::named(call.op).map(Op::signature);
     let result = signature.and_then(|s| match s.results.first() {
         Some(eutectic_ir::lang::typing::SignatureResult::Pattern(p)) => Some((s, p.dtype)),

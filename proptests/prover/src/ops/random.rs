@@ -23,7 +23,7 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("dropout", dropout),
 ];
 
-/// The function that returns the random word of a key at a position: of both words of the key and an index.
+/// The function that returns a random word: of both words of the key and of a position.
 pub const WORD: &str = "random-bits";
 
 /// The multipliers of Philox4x32, and the increments of the key words from round to round (Salmon et al., 2011).

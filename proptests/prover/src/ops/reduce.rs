@@ -27,7 +27,7 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("lora", lora),
 ];
 
-/// A function that returns the index of an operand's element, from the index of the result and that of the reduced
+/// A function that returns the index of an operand's element, from the index of the result and the index of the reduced
 /// axes.
 type Join = Rc<dyn Fn(&[Poly], &[Poly]) -> Vec<Poly>>;
 
@@ -95,7 +95,7 @@ fn reduction(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
     let (ty, op) = (x.ty.clone(), call.op);
     one(Tensor::new(ty.clone(), of.shape.clone(), move |at| {
         let sum = reduce(&case, how, &ty, &of.extents, |inner| (x.at)(&(of.join)(at, inner)))?;
-        // Extrema are elements, and sums of integers wrap, so that neither is rounded.
+        // Extrema are elements, and sums of integers wrap, so neither is rounded.
         let exact = how.def().selects || ty.kind == Kind::Int;
         Ok(if exact { sum } else { rounded(op, &ty, sum) })
     }))

@@ -25,16 +25,16 @@ use crate::{
     term::{Atom, Poly, T, Term, Ty},
 };
 
-/// The most steps that the terms of an instance take. Larger instances are skipped.
+/// The maximal number of steps that the terms of an instance take. Larger instances are skipped.
 const STEPS: usize = 600;
-/// The most planted faults that may stay undetected, in percent.
+/// The maximal share of planted faults that may stay undetected, in percent.
 const UNSEEN: usize = 1;
-/// The most instances of an op that are drawn to detect its faults.
+/// The maximal number of instances of an op that are drawn to detect its faults.
 const DRAWN: u64 = 3_000;
-/// The ops with a softmax. It is invariant under a shift of its scores, so that adding the maximum instead of
-/// subtracting it changes nothing.
+/// The ops with a softmax. It is invariant under a shift of its scores, so adding the maximum instead of subtracting it
+/// changes nothing.
 const SHIFTED: &[&str] = &["attention", "attention-tf32", "mha", "sdpa", "softmax"];
-/// The most elements of an instance that are compared.
+/// The maximal number of elements of an instance that are compared.
 const SOME: usize = 12;
 
 /// The tensors that are read, by name.
@@ -337,7 +337,7 @@ fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64, planted: 
             let near = (is - want).abs() <= unit * (1.0 + want.abs());
             assert!(near || special, "{op} of {operands:?} {given_attrs:?} at {at}: {is}, not {want}: {term}");
             compared += usize::from(near);
-            // Pointwise ops are evaluated by the table itself, so that no fault is planted in them.
+            // Pointwise ops are evaluated by the table itself, so no fault is planted in them.
             if !special && !matches!(op.def().class, Class::Pointwise) {
                 let mut of_term = BTreeSet::new();
                 faults(&term, &given, &mut of_term);
@@ -425,7 +425,7 @@ fn the_semantics_of_ops_are_what_the_interpreter_computes_and_faults_in_them_sho
             }
         }
     }
-    // Pointwise ops are evaluated by the table itself, so that faults are planted in the others only.
+    // Pointwise ops are evaluated by the table itself, so faults are planted in the others only.
     for op in
         Op::all().filter(|op| !layer(op) && semantics(*op).is_some() && !matches!(op.def().class, Class::Pointwise))
     {

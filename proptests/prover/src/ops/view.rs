@@ -59,8 +59,8 @@ pub(super) fn reshape(call: &Call) -> Res<Vec<Tensor>> {
 }
 
 impl crate::call::Case {
-    /// Checks that two shapes have equally many elements. On the left side this is a fact; a size that it determines is
-    /// replaced by an expression in the others.
+    /// Checks that two shapes have the same number of elements. On the left side this is a fact: if it determines a
+    /// size, the size is replaced by an expression in the other sizes.
     fn resized(&self, from: &Shape, to: &Shape) -> Res<()> {
         let difference = &self.canon(&count(from)) - &self.canon(&count(to));
         let none = Poly::zero();

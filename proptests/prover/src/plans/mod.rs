@@ -2,8 +2,8 @@
 //!
 //! For each kernel and each tensor that it stores, both become functions from an index to a value, over the tensors in
 //! memory. The e-nodes are evaluated by the semantics of their ops. The kernel is evaluated by its body, its index maps
-//! and the definition of its anchor. The comparison is at a symbolic point, of which only the ranges of the coordinates
-//! are known. So it holds for every element. Extents that differ from run to run are symbols, so that it also holds for
+//! and the definition of its anchor. The comparison is at a symbolic point. Only the ranges of its coordinates are
+//! known, so it holds for every element. Extents that differ from run to run are symbols, so that it also holds for
 //! every length within their bounds.
 //!
 //! The validator also proves that each element is written once: the map of a store numbers its points in a mixed radix.
@@ -46,7 +46,7 @@ use crate::{
 pub enum Validity {
     /// Each element that it stores has the value of its e-node, in this sense, for every length of the axes.
     Valid(Sense),
-    /// The reason why that is not proved.
+    /// The reason why the equality is not proved.
     Open(String),
 }
 
@@ -126,7 +126,7 @@ fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, sense: Sens
         Some(node) => {
             let (points, place, conditions, room, fills) = (&points, &place, &conditions, &room, whole.is_none());
             let write = Write { store, points, place, conditions, room, fills };
-            // The guards of an update are an obligation, so that they are not facts yet.
+            // The guards of an update are an obligation, so they are not facts yet.
             Some(update::written(&case, &reader, &nodes, node, &write)?)
         }
         None => {

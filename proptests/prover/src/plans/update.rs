@@ -1,8 +1,8 @@
 //! Stores that write a part of a tensor: each point of the kernel is one write of an update.
 //!
-//! The number of points equals the number of elements of the part, and each point writes another element. It writes the
-//! element to the address that the op gives it, if and only if that address is inside the tensor. If several elements
-//! of a part may have one address, point n in row-major order writes element n. So their order is the op's.
+//! The number of points equals the number of elements of the part, and each point writes a different element. It writes
+//! the element to the address that the op gives it, if and only if that address is inside the tensor. If several
+//! elements of a part may have one address, point n in row-major order writes element n. So their order is the op's.
 
 use std::rc::Rc;
 
@@ -33,8 +33,8 @@ fn normal(case: &Case, p: &Poly) -> Res<Poly> {
     bits::normal(case, &(Rc::new(Term::Index(p.clone())) as T), &Truths::new()).map(value)
 }
 
-/// Returns the element of the part that a store must write at its point, after a proof that other points write other
-/// elements.
+/// Proves that different points write different elements of the part, and returns the element that a store must write
+/// at its point.
 pub fn written(case: &Case, reader: &Reader<'_>, nodes: &Nodes<'_>, node: &ENode, write: &Write<'_>) -> Res<T> {
     let call = nodes.call(node)?;
     let (Some(target), Class::Update(_, writes)) = (ops::target(&call), node.op.def().class) else {
@@ -91,8 +91,7 @@ fn follow(case: &Case, what: &str, from: &[Poly], to: &[Poly]) -> Res<()> {
     open.map_or(Ok(()), |p| stop(format!("it is undecided whether {what}: {p} ≥ 0")))
 }
 
-/// Returns whether the places along the middle axis are the ranks within a kernel's row, and all of them. Ranks are
-/// distinct.
+/// Returns whether the places along the middle axis are exactly the ranks within a kernel's row, which are distinct.
 fn are_ranks(reader: &Reader<'_>, write: &Write<'_>, from: &[Poly], of: &[Poly]) -> bool {
     let kernel = reader.kernel();
     let terms = write.store.at.terms.iter();

@@ -66,7 +66,7 @@ pub fn of_atom(atom: &Atom) -> Formula {
     let pair = |of: &[Poly; 2]| of.each_ref().map(of_poly);
     match atom {
         Atom::Size(name) => int(name),
-        // Names of sizes contain no space, so that this name is unique.
+        // Names of sizes contain no space, so this name is unique.
         Atom::Var(id) => int(&format!("index {id}")),
         Atom::Div(of) => call("div", pair(of)),
         Atom::Min(of) => {

@@ -1,5 +1,5 @@
-//! Questions to the solver about one case of a rule: whether an undecided obligation holds, and at which sizes two
-//! sides may differ.
+//! Asks the solver about one case of a rule: whether an undecided obligation holds, and at which sizes two sides may
+//! differ.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,14 +21,15 @@ use crate::{
 /// The values of sizes and integer attributes, by name.
 pub type Sizes = BTreeMap<String, i128>;
 
-/// The most questions per case about sizes at which the sides may differ.
+/// The maximal number of questions per case about sizes at which the sides may differ.
 const WISHES: usize = 40;
-/// The most answers of the prover's own procedure per rule that the solver checks.
+/// The maximal number of answers of the prover's own procedure per rule that the solver checks.
 const QUESTIONS: usize = 60;
 /// Upper bounds of the sizes in a question. The second is tried if the first has no solution.
 const BOUNDS: [i128; 2] = [12, 6_000];
 
-/// The most obligations of a rule that the solver may leave undecided. After that it is not asked about others.
+/// The maximal number of obligations of a rule that the solver may leave undecided. After that it is not asked about
+/// others.
 const UNDECIDED: usize = 10;
 
 /// A cache of answers that is shared between rules, because many rules ask the same questions.
@@ -174,8 +175,8 @@ impl Judge {
             });
         }
         let assumed = facts.assumptions(&indices);
-        // Asks about sizes of which one is 0, for each size in turn. A reduction over no elements has no index, so facts
-        // about bound indices are left out here.
+        // Asks, for each size in turn, about sizes at which this size is 0. A reduction over no elements has no index,
+        // so facts about bound indices are left out here.
         let names: BTreeSet<String> = indices.iter().flat_map(named_sizes).collect();
         let sizes: Vec<Formula> = names.iter().map(|name| int(name)).collect();
         let unbound = facts.assumptions(&names.iter().map(|name| Poly::size(name)).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! An SMT solver as an independent check of the prover's own procedures.
+//! Uses an SMT solver as an independent check of the prover's own procedures.
 //!
 //! Obligations on indices, extents and guards become formulas over integers. Elements of integer types and truth values
 //! become bit vectors. The solver searches for a counterexample. If there is none, the obligation holds; otherwise the

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// The reason why kernels are invalid. At least one of its classes must become unneeded to make them valid.
+/// The reason why kernels are invalid. At least one class in `of` must become unneeded to make them valid.
 struct Refused {
     error: PlanError,
     of: Vec<ClassId>,
@@ -30,18 +30,18 @@ impl State<'_, '_> {
         self.refresh_from(BinaryHeap::new(), &|_| Price::ANY).map(|_| ())
     }
 
-    /// Does the work of [`State::refresh`] for a plan that is useless above a price. `most` gives that price once the
-    /// kernels are derived. Returns whether the plan stays below it. If not, the caller must roll the edits back.
+    /// Updates kernels like [`State::refresh`], for a plan that is useless above a price. `most` computes this limit
+    /// from the derived kernels. Returns whether the plan stays within it. If not, the caller must roll the edits back.
     /// Pricing then stops early, because building a kernel takes far longer than deriving it.
     ///
     /// # Errors
-    /// As for [`State::refresh`].
+    /// If the plan is not valid.
     pub fn refresh_within(&mut self, most: &dyn Fn(&Self) -> Price) -> Result<bool, PlanError> {
         self.refresh_from(BinaryHeap::new(), most)
     }
 
-    /// Does the work of [`State::refresh_within`] with additional classes to visit, each at its kernel's label in the
-    /// order.
+    /// Updates kernels like [`State::refresh_within`], and visits the classes in `open` as well, each with the label of
+    /// its kernel.
     pub(super) fn refresh_from(
         &mut self,
         mut open: BinaryHeap<(u64, ClassId)>,
@@ -66,11 +66,11 @@ impl State<'_, '_> {
         }
     }
 
-    /// Derives the missing kernels of open classes that must be stored, and removes the kernels of those that need not
-    /// be.
+    /// Derives the missing kernels of open classes that must be stored, and removes the kernels of open classes that
+    /// need not be stored.
     fn take_turns(&mut self, open: &mut BinaryHeap<(u64, ClassId)>) -> Result<(), Refused> {
-        // Visit users before operands, so that all readers of a class are known at its turn. A kernel that was removed
-        // is seldom derived again. The limit rules out two kernels that remove each other endlessly.
+        // Visit users before operands, so that all readers of a class are known when it is visited. In this order, a
+        // removed kernel is seldom derived again. The limit rules out two kernels that remove each other endlessly.
         let (mut turns, mut failed, mut steps) = (0, Vec::new(), usize::MAX);
         loop {
             while let Some((label, class)) = open.pop() {
@@ -87,7 +87,7 @@ impl State<'_, '_> {
                     _ => {}
                 }
             }
-            // Its readers or its co-stored classes may have been removed since.
+            // Drop failed classes that need no kernel any more, and try the others again.
             failed.retain(|(_, class, _)| self.is_live(*class) && self.maker[*class] == NONE);
             open.extend(failed.iter().map(|(label, class, _)| (*label, *class)));
             let Some((_, class, error)) = failed.drain(..).next() else { return Ok(()) };
@@ -142,7 +142,7 @@ impl State<'_, '_> {
     }
 
     /// Removes kernels of classes that no output depends on and that read each other in a cycle, which the count of
-    /// readers cannot detect. Returns whether there were any. A class with very many users is taken for needed.
+    /// readers cannot detect. Returns whether it removed any. A class with very many users is taken for needed.
     fn drop_unneeded(
         &mut self,
         class: ClassId,
@@ -158,10 +158,10 @@ impl State<'_, '_> {
         true
     }
 
-    /// Returns the class and all stored classes that depend on it, if every one has a reader and none is an output.
+    /// Returns the class and all stored classes that depend on it, if each of them has a reader and none is an output.
     /// Otherwise returns `None`, and adds the classes on a path to an output to `needed`.
     fn unneeded_with(&mut self, class: ClassId, needed: &mut FxHashSet<ClassId>) -> Option<Vec<ClassId>> {
-        // For each visited class, the class below it by which it was reached.
+        // For each visited class, the operand from which it was reached.
         let mut above: FxHashMap<ClassId, ClassId> = FxHashMap::from_iter([(class, class)]);
         // Search depth first: usually an output is a few steps away.
         let mut open = vec![class];
@@ -219,7 +219,7 @@ impl State<'_, '_> {
         }
         let labels = self.undo.len();
         if let Err(circle) = order::insert(self, &mut fresh) {
-            // A partial relabelling is no topological order.
+            // A partial relabelling is not a topological order.
             self.take_back(labels);
             let of: Vec<ClassId> = circle.into_iter().flat_map(|id| self.kernel(id).kernel.stores.clone()).collect();
             return Err(Refused { error: PlanError::CyclicKernels(of[0]), of });
@@ -234,8 +234,8 @@ impl State<'_, '_> {
         Ok(self.price_within(fresh, most))
     }
 
-    /// Prices kernels until the plan costs more than `most`: first those with a known price, then small ones. Returns
-    /// whether it costs at most `most`.
+    /// Prices kernels until the plan costs more than `most`: first kernels with a cached price, then small ones.
+    /// Returns whether the plan costs at most `most`.
     fn price_within(&mut self, kernels: Vec<KernelId>, most: Price) -> bool {
         let space = self.space;
         let mut unknown = Vec::new();
@@ -244,7 +244,7 @@ impl State<'_, '_> {
             let key = space.key(&self.plan, &kernel);
             match space.known(key) {
                 Some(price) => self.put(id, space.hinted(price, &self.plan, &kernel)),
-                // Load kernels count little, and so hardly ever decide; price them last.
+                // Load kernels cost little and rarely decide, so they are priced last.
                 None => unknown.push((kernel.load, kernel.interior.len(), id, key)),
             }
         }

@@ -103,7 +103,7 @@ fn follow(classes: &EClasses, moves: &[(Vec<Edit>, bool)]) -> Result<(), TestCas
             state.rollback(mark);
             prop_assert_eq!(state.plan(), &before);
             agrees(&state)?;
-            // An unneeded class may be wished for, which changes no kernel.
+            // A wish for an unneeded class changes no kernel.
             let free = |c: &ClassId| !space.facts.given[*c] && !space.facts.output[*c] && !state.is_needed(*c);
             let unneeded: Vec<ClassId> = (0..n).filter(free).collect();
             let price = state.price;
@@ -121,8 +121,8 @@ fn follow(classes: &EClasses, moves: &[(Vec<Edit>, bool)]) -> Result<(), TestCas
     Ok(())
 }
 
-/// Returns the e-classes of a graph with alternative e-nodes: each op also reads its operands in another order or reads
-/// other values.
+/// Returns the e-classes of a graph with additional e-nodes, which apply the same op to other operands of the same
+/// type.
 fn with_choices(graph: &Graph, seed: u64) -> EClasses {
     let mut rng = graphs::Rng(seed);
     let mut classes = EClasses::of(graph);

@@ -74,7 +74,7 @@ pub(super) fn attentions(device: &Device) {
     }
 }
 
-/// Returns a bias of a case: a mask of the keys, an expression of query and key, or dense numbers, perhaps with hidden
+/// Returns a bias of a case: a mask of the keys, an expression of query and key, or stored numbers, perhaps with hidden
 /// blocks.
 fn bias_of(build: &mut Build, case: &Case, dtype: DType) -> Body {
     let domain: Vec<_> = case.batch.iter().copied().chain([case.s, case.t]).collect();

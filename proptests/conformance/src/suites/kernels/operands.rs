@@ -20,7 +20,7 @@ pub(super) fn operand(build: &mut Build, domain: &[usize], dtype: DType, kind: u
             build.load(&mut b, slot, eutectic_ir::index::flatten(&at, &dims))
         }
         2 => {
-            // The same for all batches.
+            // All batches share one matrix.
             let last = &domain[domain.len() - 2..];
             let slot = build.input(dtype, last.iter().product());
             let at = Index::coord(domain.len() - 2).times(last[1] as i64).plus(&Index::coord(domain.len() - 1));
