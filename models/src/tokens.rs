@@ -139,7 +139,9 @@ fn check_templates(file: &[u8]) -> Result<(), String> {
                 ));
             }
             if let Some(text) = text.filter(|text| *text != "A") {
-                return Err(format!("the template of the post-processor for a single text uses the text {text}, but only A exists"));
+                return Err(format!(
+                    "the template of the post-processor for a single text uses the text {text}, but only A exists"
+                ));
             }
         }
     }

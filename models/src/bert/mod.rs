@@ -155,7 +155,8 @@ impl BertBuilder<'_> {
             let types = b.param("weight", &[b.config.types, hidden])?;
             b.g.apply("slice", &[types], &[("axis", 0.into()), ("at", 0.into()), ("len", 1.into())])
         })?;
-        // This order makes the first sum independent of inputs. It is computed once, when the weights are loaded.
+        // The sum of positions and types does not depend on inputs, so loading computes it once. The embeddings of
+        // words are added last.
         let constant = self.g.apply("add", &[positions, types], &[])?;
         let sum = self.g.apply("add", &[words, constant], &[])?;
         self.layernorm(sum)

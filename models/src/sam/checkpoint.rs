@@ -50,7 +50,7 @@ const POSITIONS: &str = "shared_image_embedding.positional_embedding";
 /// Another name of the position matrix in files of the transformers library.
 const POSITIONS_TOO: &str = "prompt_encoder.shared_embedding.positional_embedding";
 
-/// The keys under which training code stores the model.
+/// The keys under which training code stores the model in a checkpoint.
 const WRAPPERS: &[&str] = &["model", "state_dict"];
 
 /// Opens weights in any of the published forms, and renames them to the names of transformers' `SamModel`. Resamples

@@ -23,7 +23,7 @@ fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
     let words = c.ints("pool_int64s")?.ok_or(
         "its n-grams are strings, which programs do not have; map words to numbers before the model runs, and make its input those numbers",
     )?;
-    let starts = c.ints("ngram_counts")?.ok_or("it has no `ngram_counts`")?;
+    let starts = c.ints("ngram_counts")?.ok_or("its attribute `ngram_counts` is missing")?;
     let end = |at: usize| starts.get(at).map_or(words.len() as i64, |start| *start);
     let mut pool = Vec::new();
     for at in 0..starts.len() {
@@ -45,7 +45,7 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     };
     let (least, most, skips) = (number("min_gram_length")?, number("max_gram_length")?, number("max_skip_count")?);
     let pool = pool(c)?;
-    let places = c.ints("ngram_indexes")?.ok_or("it has no `ngram_indexes`")?;
+    let places = c.ints("ngram_indexes")?.ok_or("its attribute `ngram_indexes` is missing")?;
     let total: usize = pool.iter().map(|grams| grams.words.len() / grams.length).sum();
     let results = places.iter().max().map_or(0, |most| most + 1);
     let known = places.iter().all(|place| *place >= 0) && results <= 1 << 20 && total <= 1 << 20;

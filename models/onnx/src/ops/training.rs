@@ -106,7 +106,7 @@ fn corrected(c: &mut NodeCall<'_, '_>, alpha: f64, beta: f64) -> NodeResult {
 }
 
 fn momentum(c: &mut NodeCall<'_, '_>) -> Outputs {
-    let number = |name: &str| c.float(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")));
+    let number = |name: &str| c.float(name)?.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")));
     let (alpha, beta) = (number("alpha")?, number("beta")?);
     let nesterov = match c.word("mode")? {
         Some("nesterov") => true,

@@ -81,10 +81,10 @@ fn trees_that_are_none_are_refused() {
         list.strings.truncate(2);
     }
     refused(&ring, "a tree has no root");
-    refused(&regressor(0, [1, 2], 4), "it has a weight for target 4 of 1");
+    refused(&regressor(0, [1, 2], 4), "it has a weight for target 4, which is out of range for 1 targets");
     let mut short = regressor(0, [1, 2], 0);
     graph_of(&mut short).node[0].attribute[0].ints.pop();
-    refused(&short, "the attributes nodes_* have different lengths");
+    refused(&short, "its attributes nodes_* have different lengths");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Rows {
 
 /// Returns the numbers of a required attribute.
 pub(super) fn numbers(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeError> {
-    c.floats(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")))
+    c.floats(name)?.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")))
 }
 
 /// Checks the length of a list.
