@@ -163,7 +163,7 @@ fn known_places_that_are_none_are_refused() {
         }
         let wide = Case { dims: vec![2, 6], ids: vec![0; 3], given: vec![3, 1], updates: vec![3, 1], axis: Some(1) };
         assert!(
-            refusal(&wide, how).contains("its ids have an extent of 3 along axis 0, but its data 2"),
+            refusal(&wide, how).contains("its ids have an extent of 3 along axis 0, but its data only 2"),
             "{}",
             refusal(&wide, how)
         );
