@@ -136,10 +136,10 @@ fn settings_are_compared_in_turns() {
     assert!(said.contains("--threads 1: ") && said.contains("% confidence"), "{said}");
     let few = text(&["--iters", "5", "--against", "--threads 1"]).good();
     assert!(few.contains("5 turns are too few for an interval"), "{few}");
-    text(&["--against", "--iters 9"]).refused(&["--iters is of all settings"]);
+    text(&["--against", "--iters 9"]).refused(&["--iters applies to all settings"]);
     text(&["--against", "--threds 1"]).refused(&["--against \"--threds 1\"", "--threds"]);
     text(&["--against", "--threads 0"]).refused(&["--threads"]);
-    text(&["--against", "'--threads 1"]).refused(&["a quote is open"]);
+    text(&["--against", "'--threads 1"]).refused(&["a quote is not closed"]);
     text(&["--against", ""]).refused(&["there are no options"]);
     text(&["--against", "--threads 1", "--explain"]).refused(&["--explain"]);
 }

@@ -91,7 +91,7 @@ fn what_is_not_sound_is_not_packed() {
     fs::remove_file(rules).expect("it is there");
     fs::remove_file(dir.path("mine/pack.toml")).expect("it is there");
     pack(&dir, "mine", &[]).refused(&["it has no pack.toml", "language = 1"]);
-    pack(&dir, "nothing", &[]).refused(&["because it is no folder"]);
+    pack(&dir, "nothing", &[]).refused(&["because it is not a folder"]);
     assert!(!dir.path("mine.epack").exists());
 }
 
@@ -146,8 +146,8 @@ fn paths_without_rules_are_refused() {
     let dir = Dir::new();
     list(&dir.path("missing"), &[]).refused(&["cannot read", "*.rules", "*.epack"]);
     list(&dir.path("missing.epack"), &[]).refused(&["cannot read"]);
-    list(&dir.file("empty.rules", ""), &[]).refused(&["no rule is in there"]);
+    list(&dir.file("empty.rules", ""), &[]).refused(&["it contains no rules"]);
     list(&dir.file("bytes.epack", [0xff, 0xfe]), &[]).refused(&["not UTF-8"]);
     let proved = eutectic(["rules", "prove", "--write", "--rules", text(&dir.file("a.rules", TWICE))]);
-    proved.refused(&["because it is no folder"]);
+    proved.refused(&["because it is not a folder"]);
 }
