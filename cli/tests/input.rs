@@ -1,4 +1,5 @@
-//! Tests bad input: an error with the problem, its position and a correction, and exit code 2; never a panic.
+//! Tests bad input: the error names the problem, its position and a correction, and the exit code is 2. There is no
+//! panic.
 
 mod common;
 
@@ -208,7 +209,7 @@ fn rules_that_do_not_load() {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             bytes.push((state >> 24) as u8);
         }
-        // Every other one is text: it gets past the decoding.
+        // Every second file is valid UTF-8, so that the parser runs as well.
         if round % 2 == 0 {
             bytes.iter_mut().for_each(|b| *b = b"()[]{}\"; ?:.=>abFN0-\n"[usize::from(*b) % 21]);
         }

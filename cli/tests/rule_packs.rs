@@ -1,4 +1,4 @@
-//! Tests packs of rules: what `rules pack` writes, and what --rules takes and refuses.
+//! Tests packs of rules: the files that `rules pack` writes, and those that --rules accepts and rejects.
 
 mod common;
 
@@ -11,7 +11,7 @@ const TWICE: &str =
     ";; −(−x) = x\n(rule mine/twice (forall (F float) (?x F[A..])) (=> (neg (neg ?x)) ?x) (eq exact))\n";
 const OP: &str = ";; k·x\n(op mine/scaled (forall (F float) (?x F[A..]) (?k float :default 2.0)) (result F[A..]) (is (mul ?x ?k)))\n";
 
-/// Returns a folder with a pack of two files.
+/// Returns a folder with a pack of two rule files.
 fn folder() -> Dir {
     let dir = Dir::new();
     dir.file("mine/pack.toml", MANIFEST);
@@ -61,7 +61,7 @@ fn a_pack_a_folder_and_its_files_are_the_same_rules() {
     let shown = list(&dir.path("mine.epack"), &[]).good().replace('\n', " ");
     assert!(shown.contains("pack mine 1.2.0: checked by eutectic"), "{shown}");
     assert!(list(&dir.path("mine"), &[]).good().contains("a folder, not checked"));
-    // The op of a pack is there for graphs, and its rules fire.
+    // Graphs can use the op of a pack, and the pack's rules fire.
     let graph = dir.file("g.graph", "(graph \"g\" (input x f32[4]) (output y (neg (neg (mine/scaled x :k 3.0)))))");
     let rules = ["opt", text(&graph), "--print", "rules", "--rules"];
     let fired = eutectic([&rules[..], &[text(&dir.path("mine.epack"))]].concat()).good();
@@ -106,7 +106,7 @@ fn a_pack_that_was_changed_is_refused() {
     };
     changed("(=> (neg (neg ?x)) ?x)", "(=> (neg (neg (neg ?x))) (neg ?x))")
         .refused(&["`mine/twice` is not the one that was checked"]);
-    // Comments and spaces may change.
+    // Comments and spaces may change without an effect on the fingerprint.
     changed("(=> (neg", "(=>  (neg").good();
     changed("language = 1", "language = 2").refused(&[
         "version 2 of the rule language",

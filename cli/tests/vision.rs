@@ -1,4 +1,4 @@
-//! Tests `run` of models that take images: from a picture to a mask, an embedding, or numbers; and its errors.
+//! Tests `run` of image models: masks, embeddings and numbers for a picture, and errors.
 
 mod common;
 

@@ -20,7 +20,7 @@ use crate::{
     table::{heading, prose, several, table},
 };
 
-/// The verdict on a rule whose text changed since it was judged.
+/// The verdict on a rule that has changed since `rules prove` judged it.
 const NOT_JUDGED: &str = "not judged by `rules prove` as it stands";
 
 const EXAMPLES: &str = "\

@@ -1,4 +1,4 @@
-//! The domain `ai.onnx.ml`: versions, strings, and malformed trees. The suite `models/classical` compares values.
+//! Tests the domain `ai.onnx.ml`: versions, strings, and malformed trees. The suite `models/classical` compares values.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn words(name: &str, values: &[&str]) -> AttributeProto {
     AttributeProto { name: Some(name.into()), r#type: Some(kind), strings, ..Default::default() }
 }
 
-/// Returns a model of one node over x [2 3] that imports only this domain.
+/// Returns a model with one node over x [2 3] that imports only the domain `ai.onnx.ml`.
 fn classical(op: &str, version: i64, outputs: &[&str], attributes: Vec<AttributeProto>) -> ModelProto {
     let mut only = node(op, &["x"], outputs, attributes);
     only.domain = Some("ai.onnx.ml".into());
@@ -37,7 +37,7 @@ fn classical(op: &str, version: i64, outputs: &[&str], attributes: Vec<Attribute
     model
 }
 
-/// Returns a tree: a branch on a feature with the given children.
+/// Returns a tree with one branch on a feature. `children` are the ids of the branch's children.
 fn tree(feature: i64, children: [i64; 2]) -> Vec<AttributeProto> {
     vec![
         ints("nodes_treeids", &[0, 0, 0]),

@@ -1,4 +1,4 @@
-//! Nodes that a declared op replaces.
+//! Tests nodes that become an op of the user.
 
 use eutectic_ir::{
     Op, Ops,
