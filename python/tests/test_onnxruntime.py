@@ -25,7 +25,7 @@ def test_open_dimensions_get_the_lengths_of_arrays(rng):
     session = eutectic.InferenceSession(MLP)
     x = rng.normal(size=(20, 12)).astype(numpy.float32)
     whole = session.run(None, {"x": x})[0]
-    # More lengths than a session keeps programs for.
+    # These are more lengths than the number of programs that a session keeps.
     for length in [*range(1, 20), 1, 5]:
         part = session.run(None, {"x": x[:length]})[0]
         numpy.testing.assert_allclose(part, whole[:length], rtol=1e-5, atol=1e-6)
