@@ -23,7 +23,7 @@ pub fn read_stdin_once<'p>(named: impl IntoIterator<Item = (String, &'p Path)>) 
     if by.len() < 2 {
         return Ok(());
     }
-    let problem = format!("cannot read stdin more than once, but {} name it", by.join(" and by "));
+    let problem = format!("cannot read stdin more than once, but it is named by {}", by.join(" and by "));
     Err(input(problem, "use - for one of them, and files for the others"))
 }
 

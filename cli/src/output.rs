@@ -52,7 +52,10 @@ pub fn one_on_stdout(given: impl IntoIterator<Item = (String, bool)>) -> Result<
     if given.len() < 2 {
         return Ok(());
     }
-    Err(input(format!("{} both send output to stdout", given.join(" and ")), "leave out all but one"))
+    Err(input(
+        format!("cannot write the outputs of {} to stdout at once", given.join(" and ")),
+        "leave out all but one",
+    ))
 }
 
 impl OutputFile {

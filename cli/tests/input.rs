@@ -37,7 +37,7 @@ fn unknown_words() {
         (&["run", "demo", "--threads", "1,2"], "--sweep threads=1,2"),
         (&["run", "demo", "--seed", "-1"], "expected a whole number"),
         (&["rules", "check", "--seed", "-3"], "expected a whole number"),
-        (&["rules", "check", "--cases", "99999999999"], "in memory at once"),
+        (&["rules", "check", "--cases", "99999999999"], "because memory holds all cases"),
         (&["rules", "ablate", "demo", "--tolerance", "nan"], "expected a number that is not negative"),
         (&["rules", "ablate", "demo", "--tolerance", "-1"], "expected a number that is not negative"),
     ] {

@@ -65,7 +65,7 @@ fn options_that_do_not_go_together_are_refused() {
     with(&["--prompt", "a", "--temperature", "1", "--top-p", "0"]).refused(&["top-p is 0"]);
     with(&["--prompt", "a", "--text", "b", "--seq", "3", "--random"])
         .refused(&["--text, --seq, --random", "language model"]);
-    with(&["--prompt", &"a b ".repeat(200)]).refused(&["tokens", "was trained for 128", "a shorter one"]);
+    with(&["--prompt", &"a b ".repeat(200)]).refused(&["tokens", "was trained for 128", "a shorter prompt"]);
     eutectic(["run", "demo", "--prompt", "a"]).refused(&["--prompt", "not a language model", "*.gguf"]);
     eutectic(["run", "demo", "--text", "a", "--max-tokens", "3"]).refused(&["--max-tokens", "not a language model"]);
     eutectic(["explain", MODEL]).refused(&["is a language model, not a graph", "--prompt"]);

@@ -114,7 +114,7 @@ fn arrays_decide_about_a_model() {
     }
     let x = file("x-4", npy("", &[0.0]));
     let endless = eutectic(["run", &fixture("forms/while"), "--input", &x, "--most-times", "30"]);
-    assert!(endless.err.contains("the condition of the loop still holds after 30 times"), "{}", endless.err);
+    assert!(endless.err.contains("the condition of the loop is still true after 30 iterations"), "{}", endless.err);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn what_does_not_fit_is_said() {
     refused(&["sam", "--weights", &model, "--image", &image, "--out", "x.bmp"], &["x.bmp", ".npy", ".png"]);
     refused(
         &["sam", "--weights", &golden("model/original.pt"), "--image", &image],
-        &["does not state its model", "--preset"],
+        &["does not state the sizes of its model", "--preset"],
     );
     refused(
         &["sam", "--weights", &golden("sam3"), "--image", &image],

@@ -71,7 +71,7 @@ fn everything_that_is_wrong_is_named_at_once() {
         assert!(text.contains(wanted), "{wanted} is not in {text}");
     }
     let text = error(&Writer::default().text("tokenizer.ggml.model", "bert"));
-    assert!(text.contains("`bert` is not supported") && text.contains("list of texts"), "{text}");
+    assert!(text.contains("`bert` is not supported") && text.contains("list of strings"), "{text}");
     let llama = Writer::default().text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", &["a"]);
     assert!(error(&llama).contains("a list of 1 numbers, it has 0"));
     let merges = Writer::default().text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", &["a"]);

@@ -86,7 +86,7 @@ def test_a_provider_that_is_not_there_is_an_error_and_no_other_is_taken():
 def test_runs_that_do_not_fit_say_why():
     session = eutectic.InferenceSession(MLP)
     x = numpy.zeros((2, 12), numpy.float32)
-    with pytest.raises(eutectic.Error, match="no input of this run tells batch"):
+    with pytest.raises(eutectic.Error, match="cannot run because no input determines batch"):
         session.run(None, {})
     with pytest.raises(eutectic.Error, match="no output `z`"):
         session.run(["z"], {"x": x})

@@ -142,7 +142,7 @@ impl Sample {
         }
         Err(Fault::run(format!(
             "nothing was written because the measurement was stopped after {measured} of {}; costs that are fitted to some \
-             kinds of kernels price these by other numbers than the rest; let it run longer, or try --quick",
+             kinds of kernels price these on another scale than the rest; let it run longer, or try --quick",
             several(all, "program")
         )))
     }
