@@ -129,7 +129,7 @@ fn a_loop_that_goes_on_is_an_error() {
     let imported = model.import_as(&ImportOptions { most_times: 20, ..ImportOptions::default() }).unwrap();
     assert!(close(run(&imported, -0.53, 0).unwrap()[0][0], grown(-0.53, usize::MAX).0));
     let error = run(&imported, -5.0, 0).unwrap_err().to_string();
-    assert!(error.contains("the condition of the loop still holds after 20 times"), "{error}");
+    assert!(error.contains("the condition of the loop is still true after 20 iterations"), "{error}");
 }
 
 #[test]
