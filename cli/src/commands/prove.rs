@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let wrong = probes.iter().zip(solved).filter_map(|(p, s)| Some((p, s.disagreements.first()?)));
         faults.extend(wrong.map(|(probe, why)| {
             Fault::run(format!(
-                "z3 contradicts the prover on {} because {why}; report it: one of them is wrong",
+                "z3 contradicts the prover on {} because {why}; report this, because one of the two is wrong",
                 probe.rule().name
             ))
         }));

@@ -59,7 +59,7 @@ impl OpSets {
         self.versions.get("").copied()
     }
 
-    /// Returns the version that reports state for the file: that of ONNX's own op set, or that of the first domain.
+    /// Returns the version to show for the whole file: that of ONNX's own op set, or that of the first domain.
     pub fn main(&self) -> i64 {
         self.versions.values().next().copied().unwrap_or_default()
     }

@@ -24,7 +24,7 @@ pub enum GgufError {
         at: usize,
         /// The defect.
         problem: String,
-        /// What the user can do.
+        /// The remedy for the user.
         remedy: &'static str,
     },
     /// Some tensors have formats that cannot be decoded.
@@ -42,7 +42,7 @@ pub enum GgufError {
         path: PathBuf,
         /// The defect.
         problem: String,
-        /// What the user can do.
+        /// The remedy for the user.
         remedy: &'static str,
     },
 }

@@ -17,7 +17,7 @@ use super::{
 const DAMAGED: &str = "the file is damaged or was not downloaded whole: get it again";
 const OTHER: &str = "convert the model to GGUF of version 3, little-endian";
 
-/// A defect of a file: its offset in bytes, its description, and what the user can do.
+/// A defect of a file: its offset in bytes, its description, and a remedy for the user.
 pub(super) struct Problem {
     pub at: usize,
     pub problem: String,

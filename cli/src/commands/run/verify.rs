@@ -131,7 +131,9 @@ impl Found<'_> {
         writeln!(out, "parameters  {source}")?;
         let judge = match self.verified.judge {
             Judge::Bound => "interpreted op by op, with propagated error bounds",
-            Judge::Disturbed => "computed op by op on the processor, and again on disturbed inputs and parameters",
+            Judge::Disturbed => {
+                "computed op by op on the processor, and a second time on slightly changed inputs and parameters"
+            }
         };
         writeln!(out, "{}", lines(format!("reference   {judge}")))?;
         let titles = ["result", "type", ">elements", ">difference", ">allowed", "at", ">plan", ">as written", "state"];

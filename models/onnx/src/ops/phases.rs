@@ -9,7 +9,7 @@ use super::{
     windows::Windows,
 };
 
-/// The largest number of phases, each of which is a convolution.
+/// The largest number of phases. Each phase is a separate convolution.
 const MOST: usize = 16;
 
 /// The results of one phase along an axis. Result m, in `first..first + count`, is Σ x[m − start − j·dilation] · w[tap

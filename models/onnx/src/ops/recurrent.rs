@@ -28,7 +28,7 @@ const LSTM: RecurrentLayer =
 
 /// A kind of recurrent layer.
 struct RecurrentLayer {
-    /// The number of gates, each of which has rows of W and R.
+    /// The number of gates. Each gate has `hidden` rows of W and of R.
     gates: usize,
     /// The default activations of the gates.
     functions: &'static [&'static str],

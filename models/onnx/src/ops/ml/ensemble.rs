@@ -257,7 +257,7 @@ pub(super) fn listed(
         let missing = missing.get(at).is_some_and(|tracks| *tracks != 0);
         made.push(Branch { feature, mode: *mode, values: vec![values[at]], children, missing });
     }
-    // The root of a tree is its first node that is no child.
+    // The root of a tree is its first node that is not the child of another node.
     let (mut roots, mut rooted) = (Vec::new(), BTreeSet::new());
     for at in (0..count).filter(|at| !below.contains(&(trees[*at], ids[*at]))) {
         if rooted.insert(trees[at]) {
