@@ -127,7 +127,8 @@ fn run(met: &[bool]) -> Option<Run> {
 }
 
 /// Splits axes so that all ranges are contiguous. An axis whose range takes every `step`-th place becomes two axes. The
-/// second one has extent `step`, and the range takes one place of it. Returns `None` if `step` does not divide the axis.
+/// second one has extent `step`, and the range takes one place of it. Returns `None` if `step` does not divide the
+/// extent of the axis.
 fn strided(dims: &[usize], runs: &[Run]) -> Option<(Vec<usize>, Vec<Run>)> {
     let (mut split, mut whole) = (Vec::new(), Vec::new());
     for (&extent, &run) in dims.iter().zip(runs) {
