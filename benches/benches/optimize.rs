@@ -1,4 +1,5 @@
-//! Measures how long optimizing takes: rules, plan search and lowering, on one thread; nothing is packed or run.
+//! Measures the time of optimizing on one thread: rules, plan search and lowering. Weights are not packed, and nothing
+//! is run.
 
 use std::{hint::black_box, time::Duration};
 
@@ -20,7 +21,7 @@ fn measure(c: &mut Criterion, group: &str, cases: &[(&str, Graph)], outline: &[b
     group.finish();
 }
 
-/// The models to measure.
+/// Measures encoders with outlining.
 fn models(c: &mut Criterion) {
     let cases = [
         ("minilm", minilm()),
@@ -31,7 +32,7 @@ fn models(c: &mut Criterion) {
     measure(c, "models", &cases, &[true]);
 }
 
-/// Measures the gain of outlining, layer by layer.
+/// Measures the gain of outlining for increasing numbers of layers.
 fn outlining(c: &mut Criterion) {
     let cases = [("2 layers", bert_base(2)), ("4 layers", bert_base(4)), ("8 layers", bert_base(8))];
     measure(c, "outlining", &cases, &[true, false]);

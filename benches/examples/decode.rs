@@ -1,6 +1,7 @@
-//! Measures a decoding step with a cache length that changes from run to run, alternately with a program for one
-//! length. The model has four Llama-style layers with a width of 2,048. `cargo run --release -p eutectic-benches
-//! --example decode -- [THREADS]`
+//! Measures decoding steps with a cache length that changes from run to run, in alternation with a program for one
+//! fixed length. The model has four Llama-style layers with a width of 2,048.
+//!
+//! `cargo run --release -p eutectic-benches --example decode -- [THREADS]`
 
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use eutectic::{
 };
 
 const BOUND: usize = 1024;
-/// The number of rounds. Each has some steps of either program, and the median of the ratios counts.
+/// The number of rounds. In each round, both programs run `STEPS` steps. The median of the rounds' ratios is printed.
 const ROUNDS: usize = 15;
 const STEPS: usize = 20;
 
@@ -33,7 +34,7 @@ fn microseconds(session: &mut Session, words: usize, at: usize) -> Result<f64, E
     Ok(start.elapsed().as_secs_f64() * 1e6 / STEPS as f64)
 }
 
-/// Prints the time to set a new length, and one that a run had before.
+/// Prints the median time of setting a length that no run had, and of setting one that an earlier run had.
 fn print_changes(session: &mut Session) -> Result<(), Error> {
     for what in ["new", "known"] {
         let mut times = Vec::new();

@@ -1,5 +1,5 @@
 //! Measures how optimizing scales with the depth of an encoder: the number of e-nodes without outlining, and the time
-//! with it.
+//! with outlining.
 //!
 //! `cargo run --release -p eutectic-benches --example growth`
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use eutectic::{Compiler, Error, Graph, StageTimes};
 use eutectic_benches::{bert_base, bert_base_primitive, compiler};
 
-/// The number of rounds; the fastest one counts.
+/// The number of rounds, of which the fastest one counts.
 const ROUNDS: usize = 9;
 
 fn main() -> Result<(), Error> {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Error> {
     let depths = [6, 12, 24, 48];
     let graphs = depths.map(bert_base);
     let mut best = depths.map(|_| (Duration::MAX, StageTimes::default()));
-    // Alternately, so that a disturbance affects all of them.
+    // The depths are measured in alternation, so that a disturbance affects all of them.
     for _ in 0..ROUNDS {
         for (graph, best) in graphs.iter().zip(&mut best) {
             let start = Instant::now();

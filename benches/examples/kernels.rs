@@ -1,8 +1,9 @@
-//! Compares maps, rows and products with the bandwidth and the peak of a device. Each kernel runs alone, many times in
-//! a row, on the device's own buffers.
+//! Measures pointwise kernels, kernels on rows and matrix products of a device. Each kernel runs alone, many times in a
+//! row, on buffers of the device.
 //!
-//! `cargo run --release -p eutectic-benches --example kernels -- BACKEND [WORD…]`; `benches/peers/gpu.py` has torch's
-//! figures. A figure is the minimum of several turns. Bytes are those that a kernel reads and writes once.
+//! `cargo run --release -p eutectic-benches --example kernels -- BACKEND [WORD…]`; `benches/peers/gpu.py` measures
+//! torch. A time is the minimum of several turns. Bytes are counted as if each input were read once and each result
+//! written once.
 
 use eutectic::{
     Compiler, Error, Listed, Setup,
@@ -10,7 +11,7 @@ use eutectic::{
     packs,
 };
 
-/// The number of rows, and of points in a row.
+/// The number of rows, and the number of elements in a row.
 const SHAPES: [[usize; 2]; 4] = [[4096, 768], [8192, 4096], [65536, 1024], [8, 128_256]];
 const TURNS: usize = 5;
 
@@ -36,7 +37,8 @@ const GRAPHS: [(&str, &str); 8] = [
     ("sum of columns", "(input x f32[$rows $points]) (output y (reduce-sum x :axes [0] :keep false))"),
 ];
 
-/// Rows, depth and columns of products, as in `gpu.py`: those of MiniLM, BERT, SAM and decoders, and square ones.
+/// Rows, terms of sums and columns of matrix products, as in `gpu.py`: those of MiniLM, BERT, SAM and decoders, and
+/// square ones.
 const PRODUCTS: [[usize; 3]; 30] = [
     [128, 384, 1152],
     [128, 384, 384],

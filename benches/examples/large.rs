@@ -1,7 +1,8 @@
-//! Measures how long large programs take to optimize: a chain of pointwise ops, many outputs of one kind, random ops,
-//! and chains with an output after each step, where each value is one of every prefix.
+//! Measures how long it takes to optimize large programs: a chain of pointwise ops, many similar outputs, random ops,
+//! and chains with an output after each step. In the last kind, a value is part of all later outputs.
 //!
-//! `cargo run --release -p eutectic-benches --example large`; words select the programs whose names contain one.
+//! `cargo run --release -p eutectic-benches --example large`; words select the programs whose names contain one of
+//! them.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn start(name: &str) -> Result<(Graph, NodeId, NodeId), Error> {
     Ok((graph, x, z))
 }
 
-/// Returns tanh(x), times z, its sine, plus x, and so on.
+/// Returns a chain of ops: tanh, times z, sine, plus x, and again from the start.
 fn chain(ops: usize) -> Result<Graph, Error> {
     let (mut graph, x, z) = start("chain")?;
     let mut at = x;
@@ -33,7 +34,7 @@ fn chain(ops: usize) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// Returns x·zᵢ + sin x for each of `count` inputs.
+/// Returns the outputs x·zᵢ + sin x for `count` inputs zᵢ.
 fn outputs(count: usize) -> Result<Graph, Error> {
     let (mut graph, x, _) = start("outputs")?;
     for n in 0..count {
@@ -76,8 +77,8 @@ fn random(ops: usize) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// Returns a chain that applies an op to the previous value and another number, parameter or input. The exponential of
-/// each value is an output.
+/// Returns a chain that combines the previous value by `op` with a further constant, parameter or input. The
+/// exponential of each value is an output.
 fn prefixes(op: &str, other: &str, count: usize) -> Result<Graph, Error> {
     let (mut graph, mut at, _) = start("prefixes")?;
     for n in 0..count {

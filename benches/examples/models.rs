@@ -1,9 +1,9 @@
-//! Measures models on a backend: planning, building, memory, and a run, with seeded weights. `benches/peers/gpu.py
-//! models` has torch's figures.
+//! Measures models with seeded weights on a backend: planning, building, memory, and a run. `benches/peers/gpu.py
+//! models` measures torch.
 //!
 //! `cargo run --release -p eutectic-benches --example models -- --backend cuda [--precision tf32] [--costs FILE]
-//! [WORD…]`; a run reads and writes the device's memory. Building is cold if the backend's cache of kernels is empty,
-//! and warm in the next process.
+//! [WORD…]`. A run reads and writes the device's memory. If the backend's cache of kernels is empty, building includes
+//! their compilation; the next process finds them in the cache.
 
 use std::{collections::BTreeMap, fs, time::Instant};
 
@@ -20,10 +20,10 @@ use eutectic::{
     packs,
 };
 
-/// The number of timed runs, and the minimal number of untimed runs before them.
+/// The number of timed runs. `WARMUP` is the least number of runs before them.
 const RUNS: usize = 40;
 const WARMUP: usize = 5;
-/// The number of kernel kinds to list, the slowest first.
+/// The number of listed kinds of kernels, slowest first.
 const LISTED: usize = 10;
 
 /// Returns a graph for a batch of texts.
@@ -33,7 +33,7 @@ fn encoder(config: &BertConfig, batch: i64) -> Result<Graph, Error> {
     Ok(graph.bind(&BTreeMap::from(dims))?)
 }
 
-/// Returns the image encoder of a preset of SAM.
+/// Returns the image encoder of SAM with the sizes of a preset.
 fn segmenter(preset: &str) -> Result<Graph, Error> {
     let config = Preset::named(preset).map(Preset::config).ok_or(Error::NoBackend { name: preset.into() })?;
     Ok(sam::encoder(&config, Form::Composite, 1)?)
@@ -41,7 +41,7 @@ fn segmenter(preset: &str) -> Result<Graph, Error> {
 
 type Make = fn() -> Result<Graph, Error>;
 
-/// All models by name.
+/// The models by name.
 const MODELS: &[(&str, Make)] = &[
     ("minilm 1x128", || encoder(&eutectic::engine::models::minilm::config(), 1)),
     ("bert-base 1x128", || encoder(&BertConfig::base(), 1)),
@@ -51,8 +51,8 @@ const MODELS: &[(&str, Make)] = &[
     ("llama-1b decode kv1024", || Ok(LlamaConfig::one_billion(1024).step(1024_usize, true)?)),
 ];
 
-/// Returns values that neither vanish nor overflow on the way through a model. They repeat a block, which is fast for
-/// billions of weights.
+/// Returns values with which activations neither vanish nor overflow. The values of a block are repeated, because
+/// random numbers for billions of weights would take long.
 fn value(name: &str, ty: &Type) -> Option<Tensor> {
     let (dtype, dims) = (ty.dtype()?, ty.dims()?);
     let count: usize = dims.iter().product();
@@ -137,7 +137,7 @@ fn run(compiler: &Compiler, name: &str, make: Make) -> Result<(), Error> {
         .filter_map(|(name, _)| inputs.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor.clone()))
         .collect();
     let steps = session.profile(&inputs, 3)?.pop().unwrap_or_default();
-    // Kernels by their description, which is equal in all layers.
+    // Kernels are grouped by their description, which is the same in all layers.
     let mut all: BTreeMap<String, (usize, f64, f64, String)> = BTreeMap::new();
     for ((cost, step), seconds) in kinds.zip(&steps) {
         let kernel = &planned.lowered.program.kernels[step.kernel];

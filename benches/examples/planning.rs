@@ -1,9 +1,9 @@
-//! Measures the planning of ONNX models: processor time, wall time by stage, the work of the search, and the plan's
-//! predicted cost.
+//! Measures the planning of ONNX models: processor time, wall time of each stage, the work of the search, and the
+//! predicted cost of the plan.
 //!
 //! `cargo run --release -p eutectic-benches --example planning -- [--backend cpu|vulkan|h200] [--costs FILE]
-//! [--precision f16] FILE…`; `h200` is CUDA's planner for a device that need not be present. `--plans DIR` writes the
-//! kernels of each plan, to compare two versions.
+//! [--precision f16] FILE…`. The backend `h200` plans as CUDA does on an H200, without such a device. `--plans DIR`
+//! writes the kernels of each plan to a file, so that two versions can be compared.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ use eutectic::{
 };
 use eutectic_cuda::Absent;
 
-/// Plans a model and prints a line on it.
+/// Plans a model and prints the measurements in a line.
 fn run(compiler: &Compiler, file: &Path, plans: Option<&Path>) -> Result<(), Box<dyn std::error::Error>> {
     let graph = Model::open(file)?.import(&BTreeMap::new())?.graph;
     let start = ProcessTime::now();

@@ -1,11 +1,12 @@
-//! Measures the start of a process: loading the rules, and compiling a small graph for the first time. `cargo run
-//! --release -p eutectic-benches --example start -- [ROUNDS]`
+//! Measures the start of a process: loading the rules, and the first plan of a small graph.
+//!
+//! `cargo run --release -p eutectic-benches --example start -- [ROUNDS]`
 
 use std::time::Instant;
 
 use eutectic::{Compiler, Cpu, CpuOptions, engine::ir::lang::Source, engine::ir::text};
 
-/// A perceptron of two layers.
+/// A perceptron with two layers.
 const GRAPH: &str = r#"(graph "mlp"
   (input x f32[8 128]) (param w f32[128 64]) (param b f32[64]) (param v f32[64 10])
   (output y (matmul (act (add (matmul x w) b) :kind gelu-erf) v)))"#;
@@ -16,7 +17,7 @@ fn milliseconds<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (done, start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Prints the first time and the minimum.
+/// Prints the first and the least of the times.
 fn print(what: &str, times: &[f64]) {
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     println!("{what:40} first {:8.3} ms, least {least:8.3} ms", times[0]);

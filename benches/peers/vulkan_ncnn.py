@@ -35,7 +35,7 @@ PRECISIONS = {
 
 
 class Program:
-    """Layers and weights, as ncnn's two files have them."""
+    """Layers and weights, in the form of ncnn's two files."""
 
     def __init__(self):
         self.layers, self.weights, self.blobs = [], [], 0

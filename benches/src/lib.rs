@@ -7,7 +7,7 @@ use eutectic::{
     engine::models::{BertConfig, BertOutput, Form, bert, minilm},
 };
 
-/// Returns an encoder of BERT-base's width for one text of 128 tokens.
+/// Returns an encoder with BERT-base's width, for one text of 128 tokens.
 pub fn bert_base(layers: usize) -> Graph {
     encoder(&BertConfig { layers, ..BertConfig::base() }, Form::Composite)
 }

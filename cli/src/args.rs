@@ -1,4 +1,4 @@
-//! Arguments that several commands share: how to compile, and how to print.
+//! Arguments that several commands share: options of compilation, devices, rules and output.
 
 use std::{
     collections::BTreeSet,
@@ -42,13 +42,13 @@ pub fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Fau
 /// The strategy of the plan search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StrategyName {
-    /// A separate kernel for each op.
+    /// A separate kernel for each op
     Unfused,
-    /// One pass that decides for each value whether it is stored.
+    /// One pass, which decides for each value whether it is stored
     Greedy,
-    /// Greedy, followed by changes as long as they help.
+    /// The greedy plan, changed as long as changes make it faster
     Local,
-    /// All plans; for programs with few ops only.
+    /// The fastest of all plans; only for programs with few ops
     Exact,
 }
 
@@ -63,21 +63,22 @@ impl From<StrategyName> for Strategy {
     }
 }
 
-/// The user's own rules.
+/// The rules of the user.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OwnRules {
-    /// Adds rules: a file (*.rules), a folder of such files, or a pack (*.epack); may be repeated; `none` drops those before it
+    /// Adds rules: a file (*.rules), a folder of such files, or a pack (*.epack); may be repeated; `none` drops all
+    /// that precede it
     #[arg(long = "rules", value_name = "FILE|DIR|PACK")]
     pub paths: Vec<PathBuf>,
 }
 
-/// Which rules there are.
+/// The choice of rules.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Rules")]
 pub struct Rules {
     #[command(flatten)]
     pub own: OwnRules,
-    /// Leaves out the rules of that name (fuse/attention*); may be repeated
+    /// Leaves out rules of this name or glob ('fuse/attention*'); may be repeated
     #[arg(long, value_name = "GLOB")]
     pub without: Vec<String>,
     /// Uses only rules of this name or glob; may be repeated
@@ -147,13 +148,15 @@ impl Rules {
         Fault::all(faults).map(|()| rules)
     }
 
-    /// Loads the rules that the arguments select. Returns the rules that load, and the errors of the others.
+    /// Loads the rules that the arguments select. Returns the rules that load, and an error for each rule that does
+    /// not.
     ///
     /// # Errors
-    /// If a directory cannot be read, none of its rules loads, or a glob matches no rule.
+    /// If a folder cannot be read, if none of the user's rules loads, or if a glob matches no rule.
     pub fn load_partly(&self, backend: &dyn Backend) -> Result<(RuleSet, Vec<Fault>), Fault> {
         let LoadedRules { rules, own, mut faults } = self.own.after(packs(backend)?)?;
-        // If none of the user's rules loads, the user did not ask about the packs.
+        // Without a single rule of the user, the command would only be about the packs, which the user did not ask
+        // about.
         if own.is_empty() && !faults.is_empty() {
             return Err(Fault::Several(faults));
         }
@@ -165,7 +168,7 @@ impl Rules {
         };
         match rules.choose(&choice) {
             Ok(chosen) => Ok((chosen, faults)),
-            // The glob may mean a rule that did not load, so both errors are reported.
+            // The glob may mean a rule that did not load, so its error is reported as well.
             Err(error) => {
                 faults.push(Error::from(error).into());
                 Err(Fault::Several(faults))
@@ -174,39 +177,39 @@ impl Rules {
     }
 }
 
-/// Rules, and the results of loading the user's own.
+/// The result of loading rules.
 pub struct LoadedRules {
     /// All rules that load.
     pub rules: RuleSet,
-    /// The names of the user's own.
+    /// The names of the user's rules.
     pub own: BTreeSet<Arc<str>>,
-    /// The errors of the others.
+    /// The errors of the rules that do not load.
     pub faults: Vec<Fault>,
 }
 
 impl OwnRules {
-    /// Returns the paths after the last `none`.
+    /// Returns the paths of `--rules` after the last `none`.
     pub fn paths(&self) -> &[PathBuf] {
         let none = self.paths.iter().rposition(|path| path.as_os_str() == "none");
         &self.paths[none.map_or(0, |at| at + 1)..]
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the user gave no rules.
     pub fn is_empty(&self) -> bool {
         self.paths().is_empty()
     }
 
-    /// Loads them after other rules, in the order of the arguments.
+    /// Loads the user's rules after `rules`, in the order of the arguments.
     ///
     /// # Errors
-    /// When there are none in a file or folder, it cannot be read, or a pack cannot be used.
+    /// If a file or folder has no rules or cannot be read, or if a pack cannot be used.
     pub fn after(&self, rules: RuleSet) -> Result<LoadedRules, Fault> {
         let mut loaded = LoadedRules { rules, own: BTreeSet::new(), faults: Vec::new() };
         for path in self.paths() {
             let (added, errors) = RuleSet::load_partly(path, &loaded.rules).map_err(Error::from)?;
             if added.is_empty() && errors.is_empty() {
                 let help = "a rule file is named NAME.rules; `eutectic rules --help` shows one";
-                return Err(input(format!("--rules {}: no rule is in there", path.display()), help));
+                return Err(input(format!("--rules {}: it contains no rules", path.display()), help));
             }
             loaded.faults.extend(errors.into_iter().map(|error| Error::from(error).into()));
             loaded.own.extend(added.iter().map(|rule| rule.name.clone()));
@@ -220,10 +223,10 @@ impl OwnRules {
     }
 }
 
-/// Opens models and graph files with random parameters. `shape` sets dimensions of those that have them.
+/// Opens models and graph files, with random parameters. `shape` sets the dimensions that a file has.
 ///
 /// # Errors
-/// If a file cannot be read, or no file has a dimension of `shape`.
+/// If a file cannot be read, or if no file has one of the dimensions in `shape`.
 pub fn named_programs(
     models: &[PathBuf],
     shape: &[(String, Dim)],
@@ -249,22 +252,22 @@ pub fn named_programs(
     }
 }
 
-/// Returns the error that no rule matches a name or glob.
+/// Returns the error for a name or glob that matches no rule.
 pub fn no_rule(glob: &str, rules: &RuleSet) -> Fault {
     let guess = rules.meant(glob);
     let help = "`eutectic rules list` lists all of them; quote globs: 'fuse/*'";
     input(format!("no rule is named `{glob}`"), guess.map_or(help.into(), |guess| format!("{guess} {help}")))
 }
 
-/// Returns a pattern of names. `*` matches any text, including slashes and dots.
+/// Parses a glob for names. `*` matches any text, including slashes and dots.
 ///
 /// # Errors
 /// If it is not a valid glob.
 pub fn pattern(glob: &str) -> Result<Glob, Fault> {
-    Glob::new(glob).map_err(|e| input(format!("`{glob}` is not a pattern: {e}"), "as in 'fuse/*'"))
+    Glob::new(glob).map_err(|e| input(format!("`{glob}` is not a pattern: {e}"), "write one like 'fuse/*'"))
 }
 
-/// The arguments of every command on a program: the program, the compilation and the output format.
+/// The arguments of every command that takes a program: the program, the options of compilation and the output format.
 #[derive(Args, Clone)]
 pub struct CommonArgs {
     #[command(flatten)]
@@ -282,13 +285,13 @@ impl CommonArgs {
         self.program.reads().chain(self.compile.device.reads())
     }
 
-    /// Returns whether stdout receives JSON, with the option that selects it.
+    /// Returns whether stdout receives JSON, and the option that selects it.
     pub fn json(&self) -> (String, bool) {
         ("--format json".into(), self.format == Format::Json)
     }
 }
 
-/// The choice of a backend.
+/// The choice of the backend.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Device")]
 pub struct BackendArg {
@@ -298,7 +301,7 @@ pub struct BackendArg {
 }
 
 impl BackendArg {
-    /// Returns the backend, with all resources of the machine.
+    /// Opens the backend with all resources of the machine.
     ///
     /// # Errors
     /// If this machine lacks a requirement.
@@ -307,7 +310,7 @@ impl BackendArg {
     }
 }
 
-/// The choice of a backend and its resources.
+/// The choice of the backend, its resources and its costs.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
@@ -321,7 +324,7 @@ pub struct DeviceArgs {
     pub costs: Option<CostsArg>,
 }
 
-/// The source of costs.
+/// The source of a backend's costs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CostsArg {
     /// The built-in costs of the backend.
@@ -358,7 +361,7 @@ impl DeviceArgs {
         }
     }
 
-    /// Returns the backend.
+    /// Opens the backend. Its costs are those of the arguments, or those measured on this device.
     ///
     /// # Errors
     /// If this machine lacks a requirement, or the costs cannot be read.
@@ -399,7 +402,7 @@ pub struct Compile {
 }
 
 impl Compile {
-    /// Returns the compiler that the arguments select. The program may use ops that the rules declare.
+    /// Returns the compiler that the arguments select. Makes the ops that its rules declare available to the program.
     ///
     /// # Errors
     /// See [`Compile::compiler`].

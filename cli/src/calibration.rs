@@ -1,4 +1,4 @@
-//! Files of measured costs: the texts that `tune` writes, and a calibration at the first use of a device.
+//! Files of measured costs: their text, and a calibration when a device is first used.
 
 use std::{
     collections::BTreeMap,
@@ -23,14 +23,15 @@ use crate::{
     table::{seconds, several},
 };
 
-/// The time that a calibration may take.
+/// The limit on the time of a calibration.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Opens a backend. If its costs come from the folder of tuned costs, and that has no file of the device, the device is calibrated and
-/// the file is written: for all later commands, Python and C.
+/// Opens a backend. If its costs would come from the folder of tuned costs, and the folder has no file for the device,
+/// this calibrates the device and writes the file. All later commands, and the Python and C interfaces, read that file.
 ///
 /// # Errors
-/// When the backend cannot be opened. A calibration that fails is a warning, for the backend's own costs remain.
+/// If the backend cannot be opened. A failed calibration only causes a warning, because the backend's own costs are
+/// usable.
 pub fn open(listed: &Listed, setup: &Setup) -> Result<Arc<dyn Backend>, Error> {
     let backend = listed.open(setup)?;
     let Some(path) = missing(&*backend, setup) else { return Ok(backend) };
@@ -45,27 +46,28 @@ pub fn open(listed: &Listed, setup: &Setup) -> Result<Arc<dyn Backend>, Error> {
         }
         Ok(None) => Ok(backend),
         Err(why) => {
-            output::warn(&format!("cannot calibrate costs because {why}; `--costs default` leaves it out"));
+            output::warn(&format!("cannot calibrate costs because {why}; `--costs default` skips the calibration"));
             Ok(backend)
         }
     }
 }
 
-/// Returns the file of the device if costs are read from it, it is not there, and it can be written: a calibration that cannot be kept
-/// would cost a second in each process.
+/// Returns the path of the device's file if costs would be read from it, it is missing, and it can be written. A
+/// calibration that cannot be kept would cost each process a second.
 fn missing(backend: &dyn Backend, setup: &Setup) -> Option<PathBuf> {
     let folder = setup.tuned.as_ref().filter(|_| setup.costs.is_none() && backend.calibrates())?;
     let path = folder.join(file_name(backend.name(), &backend.device()));
     (!path.exists() && fs::create_dir_all(folder).is_ok() && OutputFile::new(&path).is_ok()).then_some(path)
 }
 
-/// Calibrates a backend, writes its costs, and returns a sentence about them; `None` where the machine is too busy.
+/// Calibrates a backend and writes its costs. Returns a description for the user, or `None` if the machine is too busy
+/// to measure.
 fn calibrated(listed: &Listed, backend: &dyn Backend, path: &Path) -> Result<Option<String>, Error> {
     let Some(calibration) = calibrate(listed, LIMIT)? else { return Ok(None) };
     let (fitted, measured) = (&calibration.fitted, &calibration.measured);
     let factor = |predicted: &[f64]| off(predicted.iter().copied().zip(measured.iter().map(|m| m.seconds))).exp();
     let text = described(backend, fitted, measured.len(), MeasuredBy::Calibration);
-    // Without the file, the next process calibrates again.
+    // If the file is not written, the next process calibrates again.
     if let Err(e) = write(path, &text) {
         output::warn(&format!("cannot keep costs because {} cannot be written: {e}", path.display()));
     }
@@ -84,7 +86,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     file.done()
 }
 
-/// Returns the text of a file of costs: the coefficients after the device that they were measured on.
+/// Returns the text of a file of costs: a comment, the device on which they were measured, and the coefficients.
 pub fn described(backend: &dyn Backend, fitted: &Fitted, kernels: usize, by: MeasuredBy) -> String {
     let provenance = Provenance {
         backend: backend.name().into(),
@@ -93,7 +95,7 @@ pub fn described(backend: &dyn Backend, fitted: &Fitted, kernels: usize, by: Mea
         kernels,
         by,
     };
-    // The top of a file comes before all tables.
+    // In TOML, values at the top level must precede all tables.
     let (top, tables) = fitted.file.split_at(fitted.file.find("\n[").map_or(fitted.file.len(), |at| at + 1));
     let device = toml::to_string(&BTreeMap::from([("device", provenance)])).unwrap_or_default();
     let by = match by {

@@ -1,4 +1,4 @@
-//! The largest difference of a result from a reference.
+//! The largest difference between a result and its reference.
 
 use eutectic::Tensor;
 
@@ -7,14 +7,14 @@ use crate::fault::{Fault, input};
 /// The largest difference between elements of a result and of a reference.
 #[derive(Clone, Copy, Debug)]
 pub struct LargestError {
-    /// The absolute difference. It is infinite if one of the elements is NaN or infinite and they are not equal.
+    /// The largest absolute difference. It is infinite if two elements differ and one of them is NaN or infinite.
     pub absolute: f64,
-    /// The difference relative to the largest finite number of the reference.
+    /// The absolute difference divided by the largest finite number of the reference.
     pub relative: f64,
 }
 
 impl LargestError {
-    /// Compares a result with a reference.
+    /// Compares a result with a reference. `name` is the result's name for messages.
     ///
     /// # Errors
     /// If their shapes differ.
@@ -42,10 +42,10 @@ impl LargestError {
     }
 }
 
-/// Parses a tolerance, relative to the largest number of the reference.
+/// Parses a tolerance: an allowed difference as a share of the reference's largest number.
 ///
 /// # Errors
-/// If it is not a number from 0 up.
+/// If it is not a finite number that is at least 0.
 pub fn tolerance(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|tolerance| *tolerance >= 0.0 && tolerance.is_finite());
     number.ok_or_else(|| "expected a share of the reference's largest number, as in 1e-4".into())

@@ -1,4 +1,5 @@
-//! Failures of commands: the message, and an exit code that tells scripts whether the input or the result was wrong.
+//! Errors of commands: a message with help, and an exit code that shows scripts whether the input or the result is
+//! wrong.
 
 use std::{
     fmt,
@@ -24,20 +25,20 @@ use crate::{
     table::{hanging, plain},
 };
 
-/// The reason why a command ended early.
+/// The reason why a command ended without success.
 #[derive(Debug)]
 pub enum Fault {
-    /// Arguments or files that can be corrected: exit code 2.
+    /// The user can correct the arguments or files: exit code 2.
     Input(Report),
-    /// The checked object is wrong, or no other arguments would avoid the failure: exit code 1.
+    /// The object that was checked is wrong, or no other arguments would help: exit code 1.
     Run(Report),
-    /// Several failures. The exit code is the greatest of theirs.
+    /// Several errors. The exit code is the largest one of theirs.
     Several(Vec<Fault>),
-    /// The reader of our output has closed it (`eutectic … | head`). This is not a failure.
+    /// The reader of the command's output has closed it (`eutectic … | head`), which is not an error.
     Closed,
 }
 
-/// A message with its help.
+/// A message with optional help.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 struct Plain {
@@ -46,18 +47,18 @@ struct Plain {
     help: Option<String>,
 }
 
-/// Returns an error about wrong input, with the position and the help.
+/// Returns an error about wrong input. `help` says how to correct it.
 pub fn input(message: impl fmt::Display, help: impl Into<String>) -> Fault {
     Fault::Input(Report::new(Plain { message: message.to_string(), help: Some(help.into()) }))
 }
 
-/// Returns an error about a part that this build lacks, with the feature that adds it.
+/// Returns an error about a part that this build lacks. `feature` is the Cargo feature that adds the part.
 pub fn not_built(message: impl fmt::Display, feature: &str) -> Fault {
     let help = format!("build with `--features {feature}`, or with `--features full` for everything");
     input(message, help)
 }
 
-/// Returns an error on one line. If it is a list, the line has the first entry and the number of the others.
+/// Returns an error on one line. For a list, the line has the first entry and the number of further entries.
 pub fn in_one_line(error: &impl fmt::Display) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -71,29 +72,29 @@ pub fn in_one_line(error: &impl fmt::Display) -> String {
     }
 }
 
-/// Reports wrong usage, or requested help, and returns the exit code.
+/// Prints clap's error about wrong usage, or the requested help. Returns the exit code.
 pub fn usage(error: &clap::Error, format: Format) -> ExitCode {
     if error.use_stderr() && format == Format::Json {
         let text = error.render().to_string();
         return Fault::input(text.trim().trim_start_matches("error: ")).report(format);
     }
-    // The destination may be closed, as for other output.
+    // Printing fails if the destination is closed, which is not reported.
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 impl Fault {
-    /// Returns an error about wrong input whose message includes a remedy.
+    /// Returns an error about wrong input. The message itself says how to correct it.
     pub fn input(message: impl fmt::Display) -> Fault {
         Fault::Input(Report::new(Plain { message: message.to_string(), help: None }))
     }
 
-    /// Returns a failure that no other input would avoid.
+    /// Returns an error that no other input would avoid.
     pub fn run(message: impl fmt::Display) -> Fault {
         Fault::Run(Report::new(Plain { message: message.to_string(), help: None }))
     }
 
-    /// Combines errors. Without errors it returns `Ok`.
+    /// Combines errors. Returns `Ok` if there are none.
     pub fn all(mut faults: Vec<Fault>) -> Result<(), Fault> {
         match faults.len() {
             0 | 1 => faults.pop().map_or(Ok(()), Err),
@@ -118,7 +119,7 @@ impl Fault {
         }
     }
 
-    /// Prints it on stderr as text or JSON, and returns the exit code.
+    /// Prints the error on stderr as text or JSON. Returns the exit code.
     pub fn report(&self, format: Format) -> ExitCode {
         let (reports, code) = (self.reports(), self.code());
         if code > 0 {
@@ -129,17 +130,17 @@ impl Fault {
                     format!("{}\n", json!({ "errors": errors, "exit_code": code }))
                 }
             };
-            // If this fails, nobody can be notified.
+            // If stderr is closed, no one can be told.
             let _ = io::stderr().write_all(text.as_bytes());
         }
         ExitCode::from(code)
     }
 }
 
-/// The largest number of a file's errors to show, so that they fit on a screen.
+/// The largest number of errors of one file that are printed, so that they fit on a screen.
 const SHOWN: usize = 4;
 
-/// Formats an error. One with an excerpt of its source is drawn; others are a line `error: …`, as those of clap are.
+/// Formats an error: as an excerpt of its source if it has one, and otherwise as a line `error: …`, like clap.
 fn render(diagnostic: &dyn Diagnostic) -> String {
     if let Some(related) = diagnostic.related() {
         let all: Vec<_> = related.collect();
@@ -157,7 +158,7 @@ fn render(diagnostic: &dyn Diagnostic) -> String {
     format!("{}{}\n", plain(&hanging(format!("error: {}", message(diagnostic)), 7)), plain(&help))
 }
 
-/// Returns the message. The middle of very long lines is omitted, because files may have lines of any length.
+/// Returns the message. Leaves out the middle of very long lines, because files may have lines of any length.
 fn message(diagnostic: &dyn Diagnostic) -> String {
     /// The number of characters that are shown from the start and from the end of a long line.
     const ENDS: [usize; 2] = [300, 200];
@@ -176,7 +177,7 @@ fn message(diagnostic: &dyn Diagnostic) -> String {
     diagnostic.to_string().split('\n').map(shortened).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns an error, or all errors that it combines, for programs.
+/// Returns an error as JSON, or a list of the errors that it combines.
 fn listed(diagnostic: &dyn Diagnostic) -> Vec<Value> {
     if let Some(related) = diagnostic.related() {
         return related.flat_map(listed).collect();
@@ -194,10 +195,10 @@ fn listed(diagnostic: &dyn Diagnostic) -> Vec<Value> {
 /// The position of an error in a file, with the lines around it.
 struct Place {
     file: String,
-    /// The number of the first line of the text, starting at 1.
+    /// The number of the first line in `text`, from 1 on.
     line: usize,
     text: String,
-    /// The range of the error in bytes of the text, and its label.
+    /// The range of the error in `text`, in bytes. `label` is the message at that range.
     span: std::ops::Range<usize>,
     label: String,
 }
@@ -222,7 +223,7 @@ impl Place {
         self.text[..self.span.start].matches('\n').count()
     }
 
-    /// Returns the column, starting at 1.
+    /// Returns the column of the error, from 1 on.
     fn column(&self) -> usize {
         self.text[..self.span.start].chars().rev().take_while(|c| *c != '\n').count() + 1
     }
@@ -250,7 +251,7 @@ impl From<Error> for Fault {
                 error,
                 "--rules takes a rule file (*.rules), a folder of them, or a pack (*.epack); they are UTF-8 text",
             ),
-            // They say themselves what to do.
+            // The messages of these errors already say how to correct them.
             Error::Choice(error @ (LoadError::Pack { .. } | LoadError::Proofs { .. })) => Fault::input(error),
             Error::Choice(error) => input(error, "`eutectic rules list` shows the names"),
             Error::Unsupported { ref left_out, .. } if !left_out.is_empty() => {

@@ -1,4 +1,4 @@
-//! Reads whole files; `-` is stdin.
+//! Reads whole files. The path `-` stands for stdin.
 
 use std::{
     fs::File,
@@ -11,10 +11,10 @@ use crate::{
     output::is_standard,
 };
 
-/// The largest number of bytes to read from a pipe or a device, which may be endless.
+/// The largest number of bytes that are read from a pipe or a device, because these may be endless.
 const STREAM_MOST: u64 = 1 << 30;
 
-/// Refuses several arguments that name stdin.
+/// Rejects arguments of which several name stdin.
 ///
 /// # Errors
 /// If stdin would be read twice.
@@ -23,14 +23,14 @@ pub fn read_stdin_once<'p>(named: impl IntoIterator<Item = (String, &'p Path)>) 
     if by.len() < 2 {
         return Ok(());
     }
-    let problem = format!("cannot read stdin more than once, and it is named by {}", by.join(" and by "));
+    let problem = format!("cannot read stdin more than once, but it is named by {}", by.join(" and by "));
     Err(input(problem, "use - for one of them, and files for the others"))
 }
 
 /// Reads a file.
 ///
 /// # Errors
-/// If it cannot be read, or is longer than 1 GiB and not a regular file.
+/// If the file cannot be read, or if it is not a regular file and longer than 1 GiB.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if is_standard(path) {
         return read_stream(stdin().lock(), STREAM_MOST);
@@ -49,7 +49,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads a file of text.
 ///
 /// # Errors
-/// See [`read`]. In addition, if it is not UTF-8.
+/// In the cases of [`read`], and if the file is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }

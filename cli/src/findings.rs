@@ -13,8 +13,8 @@ use eutectic_checker::worth;
 
 use crate::{fault::Fault, table::hanging};
 
-/// Returns the rules that name a backend that there is none of: it may be one of another program, and is more likely
-/// misspelt.
+/// Returns findings on rules that name an unknown backend. Another program may have that backend, but a misspelling is
+/// more likely.
 fn unknown_backends(rules: &RuleSet) -> Vec<Lint> {
     let known = |name: &str| BACKENDS.iter().any(|backend| backend.name == name);
     let finding = |rule: &Rule| {
@@ -26,10 +26,11 @@ fn unknown_backends(rules: &RuleSet) -> Vec<Lint> {
     rules.iter().filter_map(finding).collect()
 }
 
-/// Returns what is suspicious in rules: in their text, in what they are worth on a backend, and in what they feed.
+/// Returns all findings on rules: on their text, on cycles between them, on unknown backends, and on their effect on a
+/// backend.
 ///
 /// # Errors
-/// If a rule turns out to be broken.
+/// If a rule is broken.
 pub fn findings(rules: &RuleSet, backend: Arc<dyn Backend>) -> Result<Vec<Lint>, Fault> {
     let backends = [Compiler::from_arc(backend, rules.clone())];
     let mut found = lint(rules);
@@ -39,7 +40,7 @@ pub fn findings(rules: &RuleSet, backend: Arc<dyn Backend>) -> Result<Vec<Lint>,
     Ok(found)
 }
 
-/// Returns a finding as text.
+/// Formats a finding.
 pub fn finding(lint: &Lint) -> String {
     hanging(format!("{}: {}: {}", lint.place, lint.rule, lint.message), 4)
 }

@@ -1,4 +1,4 @@
-//! The options of text generation that `run` and `chat` share.
+//! Text generation for `run` and `chat`: options and output.
 
 mod args;
 #[cfg(feature = "text")]

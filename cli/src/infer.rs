@@ -1,4 +1,4 @@
-//! Infers dimensions from given arrays.
+//! Infers the dimensions of a program from the arrays that the user gives.
 
 use eutectic::{
     Dim, Shape,
@@ -14,11 +14,11 @@ use crate::{
     values::NamedTensors,
 };
 
-/// The largest array whose elements may decide shapes.
+/// The largest number of elements of an array that may decide shapes.
 const MOST_OF_SHAPES: usize = 64;
 
 impl ProgramArgs {
-    /// Sets dimensions without a number to the extents of arrays for inputs and parameters.
+    /// Sets each dimension without a number to the extent that an array for an input or a parameter has there.
     ///
     /// # Errors
     /// If the model cannot be read, or two arrays contradict each other.
@@ -38,7 +38,7 @@ impl ProgramArgs {
             return Ok(());
         }
         let ports = self.ports()?;
-        // Report a misspelt name first. Otherwise the error would be about unbound dimensions.
+        // A misspelt name is reported first. Otherwise the error would be about dimensions without a number.
         if let Some(name) = given.keys().find(|name| !ports.iter().any(|(port, _)| port == *name)) {
             let dims = |shape: &Option<Shape>| shape.as_ref().map_or(String::new(), ToString::to_string);
             let ports: Vec<_> = ports.iter().map(|(port, shape)| (port.as_str(), dims(shape))).collect();
@@ -78,8 +78,8 @@ impl ProgramArgs {
         }
     }
 
-    /// Keeps the arrays that an ONNX file is imported with: those for inputs with a default, and those that may decide
-    /// shapes.
+    /// Keeps the arrays that the import of an ONNX file needs: those for inputs with a default, and those that may
+    /// decide shapes.
     fn decide(&mut self, given: &NamedTensors) -> Result<(), Fault> {
         if given.is_empty() || !self.is_onnx() {
             return Ok(());
@@ -92,7 +92,8 @@ impl ProgramArgs {
         Ok(())
     }
 
-    /// Returns the inputs and parameters of a file, with shapes if their extents may be open.
+    /// Returns the names of a file's inputs and parameters. Also returns the shape of each one whose dimensions may
+    /// lack numbers.
     fn ports(&self) -> Result<Vec<(String, Option<Shape>)>, Fault> {
         if self.is_onnx() {
             let model = onnx::Model::open(&self.model).map_err(onnx_fault)?;
@@ -113,21 +114,23 @@ impl ProgramArgs {
     }
 }
 
-/// Returns the error that a value was given for an input that the model does not have.
+/// Returns the error about a value for an input that the model does not have.
 pub fn no_input(name: &str, inputs: &[(&str, impl std::fmt::Display)]) -> Fault {
     let guess = did_you_mean(name, inputs.iter().map(|(name, _)| *name)).map_or(String::new(), |g| g + " ");
     let all: Vec<_> = inputs.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
     input(format!("there is no input named `{name}`"), format!("{guess}the inputs are {}", all.join(", ")))
 }
 
-/// Returns the number that a dimension's only symbol must have for the dimension to be an extent.
+/// Finds the number for a dimension's only symbol at which the dimension has the given extent. Returns the symbol and
+/// the number.
 pub fn solve(dim: &Dim, extent: usize) -> Option<(String, i64)> {
     let symbols = dim.symbols();
     let [symbol] = &symbols[..] else { return None };
     let name = symbol.name.to_string();
     let at = |number: i64| dim.bind(&|of| (of == name).then_some(Dim::Known(number))).known();
     let extent = i64::try_from(extent).ok()?;
-    // The dim is a polynomial. If it is not linear, no value is found.
+    // The dimension is a polynomial. The values at 0 and 1 determine it if it is linear; otherwise the last check
+    // fails.
     let (zero, one) = (at(0)?, at(1)?);
     let slope = one.checked_sub(zero).filter(|slope| *slope != 0)?;
     let number = extent.checked_sub(zero)?.checked_div(slope)?;

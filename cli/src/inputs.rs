@@ -1,4 +1,4 @@
-//! Values of inputs and parameters: arrays from files, and valid random numbers.
+//! Values of inputs and parameters: arrays from files, and random numbers.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::{
     values::{NamedTensors, named_file, read_named},
 };
 
-/// Values of inputs.
+/// The values of inputs that the user gives.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Inputs")]
 pub struct InputFiles {
@@ -47,11 +47,11 @@ impl InputFiles {
 }
 
 impl ProgramArgs {
-    /// Returns a value for each input: the one in `given`, or a random one. Texts of built-in models have no padding.
-    /// Inputs without readers are zeros, which take no memory until they are read.
+    /// Returns a value for each input: that in `given`, or a random one. Texts of built-in models have no padding.
+    /// Inputs that the results do not depend on are zeros, which the system allocates when they are first read.
     ///
     /// # Errors
-    /// If the graph has no input for a given value, or one of another type.
+    /// If the graph has no input for a given value, or if the value has another type than its input.
     pub fn inputs(&self, graph: &Graph, given: NamedTensors) -> Result<NamedTensors, Fault> {
         let bound = at_lengths(graph, &given)?;
         let graph = bound.as_ref().unwrap_or(graph);
@@ -88,7 +88,7 @@ impl ProgramArgs {
         };
         let mut rng = Rng::new(self.seed ^ name.bytes().fold(0, |h: u64, b| h.wrapping_mul(31).wrapping_add(b.into())));
         let count = dims.iter().product();
-        // The inputs of built-in models are ids and a mask of ones.
+        // A built-in model has two inputs: token ids, and a mask of ones.
         let limit = match (self.builtin(), name) {
             (Some(builtin), "ids") => (self.config(builtin)?).vocabulary,
             (Some(_), _) => return Ok(Tensor::from_i64(dtype, &dims, std::iter::repeat_n(1, count))),
@@ -102,7 +102,7 @@ impl ProgramArgs {
     }
 }
 
-/// Binds run-time extents to the lengths of arrays. Extents that no array determines get their upper bounds.
+/// Binds run-time extents to the lengths of the given arrays. An extent that no array determines gets its upper bound.
 ///
 /// # Errors
 /// If an array has a length that is out of bounds.
@@ -139,11 +139,11 @@ fn at_lengths(graph: &Graph, given: &NamedTensors) -> Result<Option<Graph>, Faul
     graph.bind(&lengths).map(Some).map_err(|e| input(e.problem, e.help))
 }
 
-/// Returns the nodes that a result depends on.
+/// Returns, for each node, whether a result depends on it.
 fn what_is_read(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.len()];
     graph.results().for_each(|(_, id)| read[id.0 as usize] = true);
-    // Ids ascend from operands to users.
+    // Ids of operands are less than those of their users, so the reverse order visits users first.
     for (id, node) in graph.nodes().collect::<Vec<_>>().into_iter().rev() {
         if read[id.0 as usize] {
             node.operands.iter().for_each(|operand| read[operand.0 as usize] = true);
@@ -152,8 +152,8 @@ fn what_is_read(graph: &Graph) -> Vec<bool> {
     read
 }
 
-/// Returns the number of legal ids for an input: the smallest extent that it indexes, or 2 if it indexes none, which
-/// suits masks.
+/// Returns the number of legal ids for an input: the smallest extent that it indexes. If it indexes none, this is 2,
+/// which suits masks.
 fn legal_ids(graph: &Graph, input: NodeId) -> usize {
     let mut same = vec![false; graph.len()];
     same[input.0 as usize] = true;
@@ -162,7 +162,7 @@ fn legal_ids(graph: &Graph, input: NodeId) -> usize {
         let carried: Vec<usize> = (0..node.operands.len()).filter(|&n| same[node.operands[n].0 as usize]).collect();
         let operands: Option<Vec<_>> = node.operands.iter().map(|o| graph.ty(*o).dims()).collect();
         let (false, Some(operands), Some(result)) = (carried.is_empty(), operands, node.ty.dims()) else { continue };
-        // The result of a conversion is still an id. That of arithmetic is not.
+        // The result of a conversion is still an id, but that of arithmetic is not.
         same[id.0 as usize] = matches!(node.op.def().class, Class::Pointwise) && node.operands.len() == 1;
         if let Some(ids) = node.op.def().ids {
             least = usize::try_from(ids(&node.attrs).extent).ok().into_iter().chain(least).min();

@@ -1,4 +1,4 @@
-//! Ctrl-C in commands that end with what they have.
+//! Handles Ctrl-C in commands that then finish with partial results.
 
 use std::sync::{
     Arc,
@@ -7,30 +7,30 @@ use std::sync::{
 
 use signal_hook::{consts::SIGINT, flag};
 
-/// The exit code of a process that a second Ctrl-C ends.
+/// The exit code after a second Ctrl-C: 128 plus the number of SIGINT.
 const ENDED: i32 = 130;
 
-/// A request to stop.
+/// A request to stop, which clones share.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Waits for Ctrl-C from here on. The first one asks to stop, and a second one ends the process. Where the system
-    /// refuses, Ctrl-C ends the process as before.
+    /// Starts to handle Ctrl-C. The first one requests a stop, and a second one ends the process. If the system does
+    /// not allow a handler, Ctrl-C ends the process as usual.
     pub fn listen() -> Interrupt {
         let interrupt = Interrupt::default();
-        // In this order: the first Ctrl-C finds the flag unset.
+        // This handler runs first, so the first Ctrl-C finds the flag unset and does not end the process.
         let ended = flag::register_conditional_shutdown(SIGINT, ENDED, interrupt.0.clone());
         if ended.and_then(|_| flag::register(SIGINT, interrupt.0.clone())).is_err() {
             return Interrupt::default();
         }
         anstream::eprintln!(
-            "Ctrl-C stops after the kernel at work, with what is measured by then; a second one ends at once"
+            "Ctrl-C stops after the current kernel and keeps what has been measured; a second Ctrl-C ends at once"
         );
         interrupt
     }
 
-    /// Returns whether it came.
+    /// Returns whether Ctrl-C was pressed.
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

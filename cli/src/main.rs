@@ -35,7 +35,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  # what it does, on a small transformer; needs no files
+  # an introduction with a small transformer; needs no files
   eutectic demo
   # the embedding of a sentence
   eutectic run minilm --weights DIR --text \"hello\"
@@ -108,8 +108,8 @@ fn main() -> ExitCode {
     done.map_or_else(|fault| fault.report(format), |()| ExitCode::SUCCESS)
 }
 
-/// Allows values that begin with a minus, so that `--seed -1` is reported as a wrong value and not as an unknown
-/// option.
+/// Lets options take values that begin with a minus. So `--seed -1` is reported as a wrong value, and not as an unknown
+/// option `-1`.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.allow_negative_numbers(true),
@@ -118,8 +118,8 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_negative_numbers)
 }
 
-/// Returns the format of errors, which is that of results. It reads the raw arguments, because wrong usage is an error
-/// too.
+/// Returns the format for errors, which is that for results. It is found in the raw arguments, because wrong usage is
+/// an error before arguments are parsed.
 fn asked_format() -> Format {
     let args: Vec<_> = std::env::args_os().collect();
     let apart = args.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");

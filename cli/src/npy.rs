@@ -1,4 +1,4 @@
-//! Reads and writes tensors as `.npy` files or standard streams.
+//! Reads and writes tensors as `.npy` files, or on stdin and stdout.
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +29,8 @@ pub fn read(path: &Path) -> Result<Tensor, Fault> {
     })
 }
 
-/// Returns the parser of `[NAME=]FILE.npy`. Names with the extensions of other formats are refused. Pipes and devices
-/// without an extension are accepted.
+/// Returns the parser of `[NAME=]FILE.npy`. It rejects extensions of other formats. Paths without an extension are
+/// accepted, because they may be pipes or devices.
 pub fn target() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let named = path.to_str().and_then(|text| text.split_once('='));
@@ -47,7 +47,7 @@ pub fn target() -> impl TypedValueParser<Value = PathBuf> {
 /// Writes a tensor.
 ///
 /// # Errors
-/// If the file cannot be written, or the format has no such element type.
+/// If the file cannot be written, or if the format lacks the tensor's element type.
 pub fn write(path: &Path, tensor: &Tensor) -> Result<(), Fault> {
     let header = npy::header(tensor).map_err(|problem| {
         let help = match problem {

@@ -1,5 +1,5 @@
-//! Writes files: under a temporary name in the same folder, and renamed when complete. `-` is stdout, which then
-//! receives nothing else.
+//! Writes files under a temporary name in the same folder, and renames them when they are complete. The path `-` stands
+//! for stdout, which then receives nothing else.
 
 use std::{
     fs::{self, File},
@@ -14,21 +14,21 @@ use crate::{
     table::plain,
 };
 
-/// A file under construction.
+/// A file that is being written.
 pub struct OutputFile {
     to: OutputTarget,
 }
 
 enum OutputTarget {
-    /// A temporary file next to its destination.
+    /// A temporary file, and the path that it will get.
     Beside(NamedTempFile, PathBuf),
-    /// A device or a pipe, which cannot be replaced by a file.
+    /// A device or a pipe. A file cannot replace it, so it is written directly.
     Device(File),
-    /// The destination `-`.
+    /// Stdout, for the path `-`.
     Standard(Stdout),
 }
 
-/// Returns whether a path means stdin or stdout.
+/// Returns whether a path is `-`, which stands for stdin or stdout.
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -38,25 +38,28 @@ pub fn warn(text: &str) {
     anstream::eprintln!("warning: {}", plain(text));
 }
 
-/// Tells a user on stderr of an event that asks nothing of him.
+/// Prints a note on stderr about an event that requires no action of the user.
 pub fn note(text: &str) {
     anstream::eprintln!("note: {}", plain(text));
 }
 
-/// Refuses several outputs to stdout.
+/// Rejects outputs of which several go to stdout.
 ///
 /// # Errors
-/// If more than one is given.
+/// If more than one output goes to stdout.
 pub fn one_on_stdout(given: impl IntoIterator<Item = (String, bool)>) -> Result<(), Fault> {
     let given: Vec<String> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
     if given.len() < 2 {
         return Ok(());
     }
-    Err(input(format!("{}: each of them sends output to stdout", given.join(" and ")), "leave out all but one"))
+    Err(input(
+        format!("cannot write the outputs of {} to stdout at once", given.join(" and ")),
+        "leave out all but one",
+    ))
 }
 
 impl OutputFile {
-    /// Creates a file. An existing one does not change before [`OutputFile::done`].
+    /// Starts to write a file. An existing file stays unchanged until [`OutputFile::done`].
     ///
     /// # Errors
     /// If its folder cannot be written, or the path is a folder.
@@ -71,14 +74,14 @@ impl OutputFile {
         if there.as_ref().is_some_and(|there| !there.is_file()) {
             return Ok(OutputFile { to: OutputTarget::Device(File::options().write(true).open(path)?) });
         }
-        // Replace the target of a link, not the link.
+        // The target of a symbolic link is replaced, rather than the link.
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = tempfile::Builder::new();
-        // The permissions are those of any new file, not of a private one.
+        // The file gets the permissions of an ordinary new file, because those of a temporary file are private.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        // The error of `tempfile` would name the temporary file, which users do not know.
+        // The error of `tempfile` would name the temporary file, which is unknown to the user.
         let file = builder.tempfile_in(folder).map_err(|e| {
             io::Error::new(e.kind(), format!("cannot write files in {}: {}", folder.display(), e.kind()))
         })?;
@@ -88,7 +91,7 @@ impl OutputFile {
     /// Completes the file and moves it to its destination.
     ///
     /// # Errors
-    /// If it cannot be moved.
+    /// If the file cannot be moved to its destination.
     pub fn done(self) -> io::Result<()> {
         match self.to {
             OutputTarget::Beside(file, place) => file.persist(place).map(drop).map_err(|e| e.error),
@@ -98,10 +101,10 @@ impl OutputFile {
     }
 }
 
-/// Writes a complete file from its parts, or nothing.
+/// Writes a file that consists of parts, completely or not at all.
 ///
 /// # Errors
-/// If it cannot be written. The old file is then unchanged. A closed pipe is not an error.
+/// If the file cannot be written. An existing file then stays unchanged. A closed pipe is not an error.
 pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), Fault> {
     let written = OutputFile::new(path).and_then(|mut output| {
         parts.iter().try_for_each(|part| output.write_all(part))?;
@@ -110,7 +113,7 @@ pub fn write(path: &Path, parts: &[&[u8]]) -> Result<(), Fault> {
     written.map_err(|error| unwritable(path, error))
 }
 
-/// Returns the error of writing to a path. A closed pipe is not a failure.
+/// Returns the error for a path that cannot be written. A closed pipe is not an error.
 pub fn unwritable(path: &Path, error: io::Error) -> Fault {
     if is_standard(path) || error.kind() == io::ErrorKind::BrokenPipe {
         return error.into();

@@ -1,4 +1,4 @@
-//! Plans as files: the result of a search, to keep, compare, and run without a search.
+//! Plan files: the result of a plan search, which can be kept, compared, and run without a search.
 
 use std::path::{Path, PathBuf};
 
@@ -13,15 +13,15 @@ use crate::{
     files, output,
 };
 
-/// The version of the file's form.
+/// The version of the format of plan files.
 const FORM: u32 = 1;
 
-/// A plan in a file.
+/// The contents of a plan file.
 #[derive(Serialize, Deserialize)]
 pub struct PlanFile {
-    /// [`FORM`].
+    /// The version of the format, [`FORM`].
     eutectic_plan: u32,
-    /// The model and the device, for readers.
+    /// The model. This and the device are for people who read the file.
     model: String,
     device: String,
     predicted_s: f64,
@@ -33,31 +33,31 @@ pub struct PlanFile {
     path: PathBuf,
 }
 
-/// Returns the kernels of a program as text, line by line.
+/// Returns the lines of a program's kernels in canonical form.
 fn printed(planned: &Planned) -> Vec<String> {
     print::program(&planned.lowered.program).lines().map(String::from).collect()
 }
 
-/// Returns an error about a file, with the command that writes a valid one.
+/// Returns an error about a plan file. The help names the command that writes one.
 fn wrong(path: &Path, problem: &dyn std::fmt::Display) -> Fault {
     input(format!("--plan {}: {problem}", path.display()), "`eutectic bench MODEL --save-plan FILE` writes such a file")
 }
 
-/// The plan of a block.
+/// The plan of one block.
 #[derive(Serialize, Deserialize)]
 struct BlockPlan {
-    /// The fingerprint of the block's e-graph.
+    /// The fingerprint of the block's e-graph, in hexadecimal.
     fingerprint: String,
-    /// The chosen e-node of each class.
+    /// The index of the chosen e-node of each e-class.
     choice: Vec<usize>,
-    /// The classes whose values are stored.
+    /// The indices of the e-classes whose values are stored.
     stored: Vec<usize>,
-    /// Classes that the kernel of another class stores, with that class.
+    /// Pairs of e-classes: the kernel of the second one also stores the value of the first one.
     host: Vec<[usize; 2]>,
 }
 
 impl PlanFile {
-    /// Returns the plan of a program.
+    /// Returns the contents of the file for a plan.
     pub fn of(planned: &Planned, model: &str, device: String) -> PlanFile {
         let blocks = planned.blocks.iter().zip(planned.fingerprints()).map(|(block, fingerprint)| {
             let Plan { choice, stored, host } = &block.searched.plan;
@@ -81,7 +81,7 @@ impl PlanFile {
         }
     }
 
-    /// Writes the file.
+    /// Writes the plan file.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -90,27 +90,27 @@ impl PlanFile {
         output::write(path, &[text.as_bytes()])
     }
 
-    /// Reads a file.
+    /// Reads a plan file.
     ///
     /// # Errors
-    /// If it cannot be read or is not a plan.
+    /// If the file cannot be read, or if it is not a plan.
     pub fn read(path: &Path) -> Result<PlanFile, Fault> {
         let text = files::read_text(path).map_err(|e| wrong(path, &e))?;
         let file: PlanFile = serde_json::from_str(&text).map_err(|e| wrong(path, &format!("it is not a plan: {e}")))?;
         if file.eutectic_plan != FORM {
             return Err(wrong(
                 path,
-                &format!("it has form {}, and this version reads form {FORM}", file.eutectic_plan),
+                &format!("it has format {}, but this version reads format {FORM}", file.eutectic_plan),
             ));
         }
         Ok(PlanFile { path: path.into(), ..file })
     }
 
-    /// Compiles a graph by the plan.
+    /// Compiles a graph with the plan of the file.
     ///
     /// # Errors
-    /// If the plan belongs to another graph, other rules or another backend, or its kernels do not agree with its
-    /// choices.
+    /// If the plan is for another graph, other rules or another backend, or if its kernels are not those that its
+    /// choices give.
     pub fn compile(&self, compiler: &Compiler, graph: &Graph) -> Result<(Planned, Session), Fault> {
         let plan = |block: &BlockPlan| {
             let count = block.choice.len();
@@ -128,7 +128,7 @@ impl PlanFile {
         let fingerprints = self.blocks.iter().map(|block| u64::from_str_radix(&block.fingerprint, 16));
         let fingerprints = fingerprints.collect::<Result<Vec<_>, _>>().map_err(|_| damaged())?;
         let (planned, session) = compiler.compile_by(graph, &plans, &fingerprints)?;
-        // The choices are executed, so the listed kernels must agree with them.
+        // The choices determine the kernels that run, so the listed kernels are only checked.
         let made = printed(&planned);
         match (0..made.len().max(self.kernels.len())).find(|&at| made.get(at) != self.kernels.get(at)) {
             None => Ok((planned, session)),

@@ -14,24 +14,24 @@ use crate::{
     values::NamedTensors,
 };
 
-/// The ratio of measured and predicted time above which costs should be measured.
+/// The ratio of measured to predicted time, or its inverse, above which the user is told to measure costs.
 const OFF: f64 = 1.5;
 
-/// A kernel of a run, with the same name and number as in other reports. A copy has no prediction.
+/// A kernel of a run, with the name and number that other reports use. A step that copies has no prediction.
 pub struct KernelStep {
-    /// Its anchor.
+    /// The name of the kernel's anchor, or `copy`.
     pub kernel: String,
-    /// The part of the model of the anchor.
+    /// The module of the anchor.
     pub origin: String,
-    /// The call of a block and the kernel of its plan.
+    /// The index of the call of a block, and the index of the kernel in the block. `None` for a copy.
     pub of: Option<(usize, usize)>,
-    /// The predicted time, bytes and operations.
+    /// The predicted time, bytes and operations. `None` for a copy.
     pub predicted: Option<Cost>,
-    /// The measured times of all runs.
+    /// The measured times, one for each run.
     pub times: Times,
 }
 
-/// Returns the kernels of a run in order, without times.
+/// Returns the kernels of a run in their order, without measured times.
 pub fn steps(compiler: &Compiler, planned: &Planned) -> Vec<KernelStep> {
     let (blocks, costs) = (compiler.describe(planned), planned.step_costs());
     let steps = planned.lowered.program.run.iter().zip(&planned.lowered.steps).zip(costs);
@@ -48,7 +48,7 @@ pub fn steps(compiler: &Compiler, planned: &Planned) -> Vec<KernelStep> {
     steps.map(step).collect()
 }
 
-/// Measures the kernels of a run.
+/// Measures each kernel in several runs.
 ///
 /// # Errors
 /// If the program cannot be run.
@@ -70,17 +70,17 @@ pub fn measured(
 }
 
 impl KernelStep {
-    /// Returns the median of its times.
+    /// Returns the median of the measured times in seconds.
     pub fn seconds(&self) -> f64 {
         self.times.median()
     }
 
-    /// Returns a rate in units of 10⁹ per second, or `None` if the kernel has no such work.
+    /// Returns a rate in units of 10⁹ per second. Returns `None` if the kernel has no work of that kind.
     fn rate(&self, of: impl Fn(&Cost) -> f64) -> Option<f64> {
         self.predicted.as_ref().map(|cost| of(cost) / self.seconds() / 1e9).filter(|rate| *rate > 0.0)
     }
 
-    /// Returns the kernel as JSON. `number` starts at 1.
+    /// Returns the kernel as JSON. `number` counts from 1.
     pub fn json(&self, number: usize) -> Value {
         let us = |share| self.times.quantile(share) * 1e6;
         json!({
@@ -93,7 +93,7 @@ impl KernelStep {
     }
 }
 
-/// Returns the table of a run's kernels.
+/// Returns a table of the kernels of a run.
 pub fn as_table(steps: &[KernelStep]) -> Table {
     let total: f64 = steps.iter().map(KernelStep::seconds).sum();
     let titles = [
@@ -132,7 +132,7 @@ pub fn as_table(steps: &[KernelStep]) -> Table {
     rows
 }
 
-/// Returns a hint if predictions are inaccurate: how to measure costs, unless that has been done.
+/// Returns a hint if predictions are far off. It tells the user to measure costs, unless this has been done.
 pub fn hint(backend: &dyn Backend, predicted: f64, measured: f64) -> Option<String> {
     let off = (measured / predicted).max(predicted / measured);
     let provenance = backend.costs().and_then(|sheet| sheet.provenance);

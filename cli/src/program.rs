@@ -41,8 +41,8 @@ use crate::{
     values::{NamedTensors, length, named_file, shape, whole},
 };
 
-/// Sentence embedding models whose files can be downloaded, with instructions. They run with random weights only on
-/// request.
+/// Sentence embedding models whose weights can be downloaded, with instructions for that. They get random weights only
+/// if the user asks for them.
 const PUBLISHED: &[(&str, &str)] = &[("minilm", minilm::HELP)];
 
 /// The choice of a program.
@@ -88,58 +88,59 @@ pub struct ProgramArgs {
     /// The limit on iterations of a loop in an ONNX file, if only a condition that depends on inputs ends it
     #[arg(long, value_name = "N", default_value_t = onnx::MOST_TIMES, value_parser = whole::<usize>)]
     pub most_times: usize,
-    /// Values that arrays determine when an ONNX file is imported.
+    /// The values that given arrays decide when an ONNX file is imported.
     #[arg(skip)]
     pub decided: Decided,
-    /// The ops that rule files declare.
+    /// The ops that the user's rules declare.
     #[arg(skip)]
     pub ops: OnceCell<Ops>,
-    /// The contents of stdin if the model is `-`, because stdin can be read only once.
+    /// The contents of stdin if the model is `-`. They are kept because stdin can be read only once.
     #[arg(skip)]
     pub stdin: OnceCell<Vec<u8>>,
-    /// Whether it is one of many, whose command has a bar of its own: two bars on a line leave pieces behind.
+    /// Whether the command processes many programs and shows their progress itself. A second progress bar would garble
+    /// the first one.
     #[arg(skip)]
     pub one_of_many: bool,
 }
 
-/// Values that arrays for inputs determine when an ONNX file is imported.
+/// The values that given arrays decide when an ONNX file is imported.
 #[derive(Clone, Debug, Default)]
 pub struct Decided {
-    /// The inputs with a default that receive a value.
+    /// The inputs with a default value that receive a given value instead.
     pub given: BTreeSet<String>,
-    /// Values of inputs that may decide shapes. Those that do become constants.
+    /// The values of inputs that may decide shapes. An input that does becomes a constant.
     pub known: NamedTensors,
 }
 
 /// The form of a built-in model's ops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FormName {
-    /// linear, layernorm, attention, as in hand-written models.
+    /// linear, layernorm and attention, as in hand-written models
     #[default]
     Composite,
-    /// matmul, add, exp, reductions, as in exported models.
+    /// matmul, add, exp and reductions, as in exported models
     Primitive,
 }
 
 /// The result of a built-in model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ResultName {
-    /// The hidden state after the last layer.
+    /// The hidden state after the last layer
     #[default]
     Hidden,
-    /// The mean of the hidden state over the tokens, scaled to length 1.
+    /// The mean of the hidden state over the tokens, scaled to length 1
     Embedding,
 }
 
-/// Recognizes other kinds of files by their first bytes. Returns the kind, and advice.
+/// Recognizes other kinds of files by their first bytes. Returns the kind, and help for the user.
 fn recognised(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
-    // The first eight bytes are the length of the JSON after them.
+    // A safetensors file begins with the length of its JSON header in eight bytes.
     let header = |bytes: &[u8]| {
         let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
         Some(length <= bytes.len() as u64 && bytes.get(8) == Some(&b'{'))
     };
     if bytes.starts_with(b"GGUF") {
-        return Some(("a language model in GGUF", "name it NAME.gguf, by which such files are told"));
+        return Some(("a language model in GGUF", "name it NAME.gguf, because the extension selects the format"));
     }
     if bytes.starts_with(b"PK\x03\x04") {
         let help =
@@ -154,12 +155,12 @@ fn recognised(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
 }
 
 impl ProgramArgs {
-    /// Shows an activity, unless the program is one of many.
+    /// Shows a progress bar for an activity, unless the program is one of many.
     pub fn progress(&self, what: &'static str) -> ProgressBar {
         if self.one_of_many { ProgressBar::hidden() } else { progress(what, None) }
     }
 
-    /// Returns one program of many, with default options and random parameters.
+    /// Returns one of many programs, with default options and random parameters.
     pub fn random(model: PathBuf) -> ProgramArgs {
         let (form, result) = (FormName::default(), ResultName::default());
         ProgramArgs {
@@ -188,12 +189,12 @@ impl ProgramArgs {
         std::iter::once(("MODEL".into(), self.model.as_path())).chain(params)
     }
 
-    /// Returns whether it is a built-in model.
+    /// Returns whether the program is a built-in model.
     pub fn is_built_in(&self) -> bool {
         self.builtin().is_some() || self.vision().is_some()
     }
 
-    /// Returns the built-in model of that name, if it is one.
+    /// Returns the built-in text model of that name, or `None` for other programs.
     pub fn builtin(&self) -> Option<&'static Builtin> {
         builtin::named(self.model.to_str()?)
     }
@@ -211,10 +212,10 @@ impl ProgramArgs {
         }
     }
 
-    /// Returns the graph with bound symbols.
+    /// Returns the graph of the program, with a number for each symbol.
     ///
     /// # Errors
-    /// If there is no such model or file, the file has no graph, or a symbol is unbound.
+    /// If there is no such model or file, if the file has no graph, or if a symbol has no number.
     pub fn graph(&self) -> Result<Graph, Fault> {
         let graph = match (self.builtin(), self.opened()?) {
             (Some(builtin), _) => self.built(builtin)?,
@@ -240,7 +241,7 @@ impl ProgramArgs {
     fn built(&self, builtin: &Builtin) -> Result<Graph, Fault> {
         if let Some((name, _)) = self.shape.first() {
             let help = "give --batch and --seq instead";
-            return Err(input(format!("--shape {name} is for files, and {} is a built-in model", builtin.name), help));
+            return Err(input(format!("--shape {name} is for files, but {} is a built-in model", builtin.name), help));
         }
         let config = self.config(builtin)?;
         let output = match self.result {
@@ -252,12 +253,12 @@ impl ProgramArgs {
         bind(&graph, &config, batch, seq).map_err(Fault::input)
     }
 
-    /// Returns the number of texts, and of tokens in each.
+    /// Returns the number of texts, and the number of tokens of each text.
     pub fn extents(&self, builtin: &Builtin) -> (usize, usize) {
         (self.batch.unwrap_or(builtin.batch), self.seq.unwrap_or(builtin.sequence))
     }
 
-    /// Returns the sizes of a built-in model, from its folder or as published.
+    /// Returns the sizes of a built-in model: those in the folder of its weights, or the published ones.
     ///
     /// # Errors
     /// If the file in the folder cannot be read.
@@ -268,7 +269,7 @@ impl ProgramArgs {
         }
     }
 
-    /// Returns an error about the model's files, with instructions to get valid ones if there are any.
+    /// Returns an error about the files of a model. The help says how to get valid ones.
     fn unusable(&self, error: impl std::fmt::Display) -> Fault {
         match self.published() {
             Some(help) => input(error, help),
@@ -276,17 +277,17 @@ impl ProgramArgs {
         }
     }
 
-    /// Returns whether it is an ONNX file, by its name.
+    /// Returns whether the path of the program ends in `.onnx`.
     pub fn is_onnx(&self) -> bool {
         self.model.extension().is_some_and(|e| e == "onnx")
     }
 
-    /// Returns whether it is a GGUF file, by its name.
+    /// Returns whether the path of the program ends in `.gguf`.
     pub fn is_gguf(&self) -> bool {
         Gguf::is_named(&self.model)
     }
 
-    /// Returns the given options that do not apply to a language model.
+    /// Returns the names of the given options that do not apply to a language model.
     pub fn for_other_models(&self) -> impl Iterator<Item = &'static str> {
         let flags = [
             ("--preset", self.preset.is_some()),
@@ -300,10 +301,10 @@ impl ProgramArgs {
         flags.into_iter().filter_map(|(flag, given)| given.then_some(flag))
     }
 
-    /// Returns the program of a language model. `--shape` sets or bounds its extents `tokens` and `cached`.
+    /// Returns the program of a language model. `--shape` sets the extents `tokens` and `cached`, or limits them.
     ///
     /// # Errors
-    /// If the file is not a supported language model, or has no such extent.
+    /// If the file is not a supported language model, or if `--shape` names another extent.
     pub fn decoder(&self) -> Result<Graph, Fault> {
         let given = self.for_other_models().filter(|flag| *flag != "--shape").collect::<Vec<_>>().join(", ");
         if !given.is_empty() {
@@ -328,7 +329,8 @@ impl ProgramArgs {
         };
         options.fixed.clone_from(known);
         let mut imported = model.import_as(&options).map_err(|_| onnx_fault(first))?;
-        // An array that decides no shape stays an input.
+        // If the import succeeds without the value of an input, that value decides no shape, and the input stays an
+        // input.
         for name in known.keys() {
             let value = options.fixed.remove(name);
             match model.import_as(&options) {
@@ -339,7 +341,7 @@ impl ProgramArgs {
         Ok(imported)
     }
 
-    /// Returns the extents that `--shape` gives to dimensions, by name.
+    /// Returns the dims that `--shape` gives, by name.
     ///
     /// # Errors
     /// If `--shape` gives a dimension two different extents.
@@ -355,10 +357,10 @@ impl ProgramArgs {
         Ok(shapes)
     }
 
-    /// Returns the dimensions of a file without a number, and its run-time extents.
+    /// Returns the names of a file's dimensions without a number, and of its run-time extents.
     ///
     /// # Errors
-    /// If there is no such file, or it has no graph.
+    /// If there is no such file, or if it has no graph.
     pub fn symbols(&self) -> Result<Vec<String>, Fault> {
         if self.is_onnx() {
             return Ok(onnx::Model::open(&self.model).map_err(onnx_fault)?.symbols());
@@ -373,13 +375,13 @@ impl ProgramArgs {
         match flags.iter().find(|(_, given)| *given) {
             Some((flag, _)) => {
                 let help = "bind the graph's own symbols with --shape NAME=N";
-                Err(input(format!("{flag} is for built-in models, {} is a file", self.model.display()), help))
+                Err(input(format!("{flag} is for built-in models, but {} is a file", self.model.display()), help))
             }
             None => Ok(()),
         }
     }
 
-    /// Returns the text of a graph, from a file or from stdin.
+    /// Returns the bytes of the file, or of stdin.
     fn bytes(&self) -> Result<Vec<u8>, Fault> {
         if !output::is_standard(&self.model) {
             return files::read(&self.model).map_err(|e| {
@@ -405,7 +407,7 @@ impl ProgramArgs {
         self.ops.get().cloned().unwrap_or_default()
     }
 
-    /// Returns the graph of a file in text form. Symbols stay unbound.
+    /// Returns the graph of a file in text form. Its symbols have no numbers yet.
     pub fn parsed(&self) -> Result<Graph, Fault> {
         let place = self.model.display();
         let bytes = self.bytes()?;
@@ -459,7 +461,7 @@ impl ProgramArgs {
     }
 }
 
-/// Returns an error about an ONNX file, with advice.
+/// Adds help to an error about an ONNX file.
 pub fn onnx_fault(error: OnnxError) -> Fault {
     let help = match &error {
         OnnxError::Unbound { open, .. } => {

@@ -1,4 +1,4 @@
-//! Reports on a compiled program: the size of its graph, its kernels, and their fused ops.
+//! Reports on a compiled program: the size of its graph, its kernels with their fused ops, and the rules that fired.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::table::{Table, bytes, count, faint, seconds, several, table, thousand
 /// The size of a graph before rewriting.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Size {
-    /// The number of nodes, including leaves.
+    /// The number of nodes, including constants, inputs and parameters.
     pub nodes: usize,
     /// The number of parameters.
     pub params: usize,
@@ -27,14 +27,14 @@ pub struct Size {
     pub weights: usize,
     /// The size of all parameters in bytes.
     pub weight_bytes: usize,
-    /// The floating-point operations of a run, op by op.
+    /// The floating-point operations of a run in which each op is computed once.
     pub flops: f64,
-    /// The total size of all ops' results in bytes.
+    /// The total size in bytes of the results of all ops.
     pub intermediate_bytes: usize,
 }
 
 impl Size {
-    /// Measures a graph without open symbols.
+    /// Measures a graph in which each symbol has a number.
     pub fn of(graph: &Graph) -> Size {
         let params: Vec<NodeId> = graph.named("param").map(|(_, id)| id).collect();
         let of_params = |f: fn(&eutectic::Type) -> usize| params.iter().map(|id| f(graph.ty(*id))).sum();
@@ -53,7 +53,7 @@ impl Size {
         }
     }
 
-    /// Returns the size in one line.
+    /// Describes the size in one line.
     pub fn describe(&self) -> String {
         format!(
             "{} nodes, {} parameters ({} numbers, {}), {}flop a run",
@@ -66,7 +66,7 @@ impl Size {
     }
 }
 
-/// Returns the tables of a program's kernels, one for each stretch of equal layers, with titles.
+/// Returns tables of a program's kernels with their titles. Equal layers in sequence share a table.
 pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
     let blocks = compiler.describe(planned);
     let numbers = Numbers::of(planned);
@@ -94,7 +94,7 @@ pub fn kernels(compiler: &Compiler, planned: &Planned) -> Vec<(String, Table)> {
     tables
 }
 
-/// Returns the part of the model, or the parts, that contain all kernels.
+/// Returns the module that contains all kernels, or a list of modules.
 fn place(kernels: &[KernelReport]) -> String {
     let paths: Vec<Vec<&str>> =
         kernels.iter().filter(|k| !k.load).map(|k| k.origin.path().split('.').collect()).collect();
@@ -108,13 +108,13 @@ fn place(kernels: &[KernelReport]) -> String {
     if name.is_empty() { "the program".into() } else { name }
 }
 
-/// Returns the anchor of a kernel, with the name of the method that computes it.
+/// Returns the anchor of a kernel, and the name of the method that computes it.
 fn computed(kernel: &KernelReport) -> String {
     let way = kernel.candidates.first().map(|first| faint(format!("by {}", first.name)));
     [Some(kernel.anchor.to_string()), way].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the ops of a kernel in addition to its anchor: ops with the gain of fusing them, then views.
+/// Returns the ops of a kernel in addition to its anchor: pointwise ops with the gain of fusing them, then views.
 fn fused(kernel: &KernelReport) -> String {
     let (ops, views): (Vec<&FusedOp>, Vec<&FusedOp>) =
         kernel.fused.iter().partition(|f| !matches!(f.op.def().class, Class::View(_) | Class::Leaf(_)));
@@ -136,7 +136,7 @@ fn fused(kernel: &KernelReport) -> String {
     lines.join("\n")
 }
 
-/// Returns `add x 3, mul`: each op once, in the order of first occurrence.
+/// Returns ops as in `add x 3, mul`: each op once with its count, in the order of first occurrence.
 fn counted(ops: &[&FusedOp]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for name in ops.iter().map(|f| f.op.name()) {
@@ -149,7 +149,7 @@ fn counted(ops: &[&FusedOp]) -> String {
     shown.collect::<Vec<String>>().join(", ")
 }
 
-/// Returns the kernels as JSON.
+/// Returns the kernels of a program as JSON.
 pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
     let blocks = compiler.describe(planned);
     let numbers = Numbers::of(planned);
@@ -169,26 +169,26 @@ pub fn kernels_json(compiler: &Compiler, planned: &Planned) -> Value {
     stretches(planned).into_iter().map(stretch).collect()
 }
 
-/// Returns the methods that can compute a kernel, the chosen one first.
+/// Returns the methods that can compute a kernel as JSON. The chosen method comes first.
 pub fn candidates_json(kernel: &KernelReport) -> Vec<Value> {
     kernel.candidates.iter().map(|c| json!({ "name": c.name, "predicted_s": c.cost.seconds })).collect()
 }
 
-/// The effect of a rule in a whole compilation.
+/// The effect of a rule in the compilation of a program.
 pub struct RuleReport {
-    /// Its name.
+    /// The name of the rule.
     pub name: String,
-    /// Its documentation: the first line of its comment.
+    /// The first line of the rule's comment.
     pub doc: String,
     /// The number of matches in all blocks.
     pub matches: usize,
-    /// The number of new matches.
+    /// The number of matches that were applied. A match that was found before is not applied a second time.
     pub applications: usize,
     /// The number of applications that changed the e-graph.
     pub changes: usize,
-    /// The number of nodes of the program where the limit on applications was reached.
+    /// The number of nodes of the program at which the rule reached its limit of applications.
     pub held: usize,
-    /// The time of searching and applying.
+    /// The time that searching for matches and applying them took.
     pub time: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Terminal output: the terminal's width and colours, and tables and paragraphs that fit.
+//! Terminal output: width and colours of the terminal, and tables and paragraphs that fit its width.
 
 use std::{
     fmt,
@@ -8,13 +8,13 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 use unicode_width::UnicodeWidthChar;
 
-/// The assumed number of columns if the terminal does not report it.
+/// The number of columns that is assumed if the terminal does not report it.
 const UNKNOWN: usize = 80;
 
-/// The width down to which columns of words may shrink.
+/// The least width of a column of words when a table shrinks, in characters.
 const NARROW: usize = 12;
 
-/// Spaces between columns.
+/// The number of spaces between columns.
 const GAP: usize = 2;
 
 /// Returns the number of columns of the terminal, or `None` if the output is not a terminal.
@@ -23,8 +23,8 @@ pub fn width() -> Option<usize> {
     out.is_terminal().then(|| terminal_size::terminal_size_of(&out).map_or(UNKNOWN, |(width, _)| width.0.into()))
 }
 
-/// Returns whether stdout shows colours: it is a terminal other than `dumb`, and the environment does not forbid it
-/// (`NO_COLOR`, `CLICOLOR`).
+/// Returns whether stdout shows colours: it is a terminal other than `dumb`, and no environment variable (`NO_COLOR`,
+/// `CLICOLOR`) forbids colours.
 pub fn colour() -> bool {
     AutoStream::choice(&stdout()) != ColorChoice::Never
 }
@@ -37,11 +37,11 @@ pub fn styled(style: &str, text: &str) -> String {
     text.split('\n').map(|line| format!("\x1b[{style}m{line}\x1b[0m")).collect::<Vec<_>>().join("\n")
 }
 
-/// The text between two possible line breaks: a word, with everything that stays on its line.
+/// A part of a line that must not be broken.
 struct Word<'a> {
     text: &'a str,
     width: usize,
-    /// Whether a space follows. It is dropped at a line break.
+    /// Whether a space follows the word. A line break replaces that space.
     space: bool,
 }
 
@@ -50,7 +50,7 @@ fn escape(text: &str) -> Option<usize> {
     text.starts_with("\x1b[").then(|| text.find('m').map_or(text.len(), |end| end + 1))
 }
 
-/// Returns the number of columns that a text takes. Escape sequences take none.
+/// Returns the number of columns that a text takes on a terminal. Escape sequences take none.
 pub fn columns(text: &str) -> usize {
     let (mut rest, mut columns) = (text, 0);
     while let Some(c) = rest.chars().next() {
@@ -61,7 +61,7 @@ pub fn columns(text: &str) -> usize {
     columns
 }
 
-/// Returns the words of a line. Names of model parts and rules may be broken after dots and slashes.
+/// Splits a line into words. A name of a module or a rule may be broken after a dot or a slash.
 fn words(line: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let mut start = 0;
@@ -82,8 +82,8 @@ fn words(line: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Returns a text whose lines are at most a width long, broken between words; longer words stay whole. New lines are
-/// indented. A style that is active at a line break continues on the next line.
+/// Breaks the lines of a text between words, so that they take at most `width` columns. Longer words stay whole.
+/// Continuation lines are indented. A style that is active at a line break continues on the next line.
 pub fn fit(text: &str, width: Option<usize>, indent: usize) -> String {
     let Some(width) = width else { return text.into() };
     let mut lines = Vec::new();
@@ -133,19 +133,19 @@ enum Holds {
 struct Column {
     title: String,
     holds: Holds,
-    /// Whether the column may be omitted if there is too little room.
+    /// Whether the column may be left out if the table is too wide.
     spare: bool,
 }
 
-/// Rows of cells under titles. On a narrow terminal, columns of words are first broken between words. Then optional
-/// columns are omitted, starting from the right.
+/// A table with titles. If the terminal is too narrow, columns of words are broken between words. If that is not
+/// enough, optional columns are left out, starting at the right.
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
-/// Returns an empty table. A title that starts with `>` is for numbers, which are right-aligned. One that starts with
-/// `?` is for an optional column.
+/// Creates an empty table. A title that starts with `>` is for a column of right-aligned numbers. A title that starts
+/// with `?` is for an optional column.
 pub fn table(titles: &[&str]) -> Table {
     let column = |title: &&str| {
         let (spare, title) = title.strip_prefix('?').map_or((false, *title), |title| (true, title));
@@ -159,7 +159,7 @@ pub fn table(titles: &[&str]) -> Table {
 }
 
 impl Table {
-    /// Adds a row: a cell for each column.
+    /// Adds a row with one cell for each column.
     pub fn add_row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
@@ -239,12 +239,13 @@ impl Table {
     }
 }
 
-/// Returns the number of lines of a row.
+/// Returns the number of lines that a row takes.
 fn row_count(texts: &[String], widths: &[usize]) -> usize {
     texts.iter().zip(widths).map(|(text, &width)| fit(text, Some(width), 0).split('\n').count()).max().unwrap_or(0)
 }
 
-/// Returns the width of each shown column. The widest ones shrink until all fit, but not below their longest word.
+/// Returns the width of each shown column. The widest columns shrink until all fit, but no column becomes narrower than
+/// its longest word.
 fn share(shown: &[usize], natural: &[usize], least: &[usize], width: Option<usize>, mut total: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = shown.iter().map(|&at| natural[at]).collect();
     let least: Vec<usize> = shown.iter().map(|&at| least[at]).collect();

@@ -1,4 +1,4 @@
-//! Formats results: numbers with units, headings, and text that fits.
+//! Formats results: numbers with units, headings, and text that fits the terminal.
 
 use std::{fmt::Display, time::Duration};
 
@@ -7,7 +7,7 @@ use eutectic::engine::ir::lang::sexp::is_unseen;
 use crate::screen;
 pub use crate::screen::{Table, table};
 
-/// Escapes control characters in a text from a file, because a terminal would execute them.
+/// Escapes control characters in a text from a file, because the terminal would interpret them.
 pub fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -16,37 +16,37 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// Returns a heading, bold where colours are shown.
+/// Returns a heading. It is bold if colours are shown.
 pub fn heading(text: impl Display) -> String {
     screen::styled("1;36", &prose(text))
 }
 
-/// Returns a dimmed text, if colours are shown.
+/// Returns a text. It is dimmed if colours are shown.
 pub fn faint(text: impl Display) -> String {
     screen::styled("2", &text.to_string())
 }
 
-/// Returns a paragraph that is broken between words at the terminal's width. Later lines have the indentation of the
-/// first.
+/// Breaks a paragraph between words at the terminal's width. Continuation lines have the indentation of the first line.
 pub fn prose(text: impl Display) -> String {
     let text = text.to_string();
     let indent = text.len() - text.trim_start_matches(' ').len();
     hanging(text, indent)
 }
 
-/// Returns a paragraph whose later lines are indented.
+/// Breaks a paragraph between words at the terminal's width. Continuation lines are indented by `indent`.
 pub fn hanging(text: impl Display, indent: usize) -> String {
     screen::fit(&text.to_string(), screen::width(), indent)
 }
 
-/// Returns lines, each broken between words at the terminal's width; continuation lines are indented by four more.
+/// Breaks each line of a text between words at the terminal's width. Continuation lines are indented by four more
+/// columns.
 pub fn lines(text: impl Display) -> String {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let text = text.to_string();
     text.lines().map(|line| hanging(line, indent(line) + 4)).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns `12,345`.
+/// Formats an integer as in `12,345`.
 pub fn thousands(n: usize) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -59,7 +59,7 @@ pub fn thousands(n: usize) -> String {
     text
 }
 
-/// Returns `1 kernel`, `2,000 kernels`, `3 matches`.
+/// Formats a count with its noun: `1 kernel`, `2,000 kernels`, `3 matches`.
 pub fn several(n: usize, what: &str) -> String {
     let ending = match (n, what.ends_with("ch")) {
         (1, _) => "",
@@ -69,7 +69,7 @@ pub fn several(n: usize, what: &str) -> String {
     format!("{} {what}{ending}", thousands(n))
 }
 
-/// Returns three significant digits and a prefix: `1.23 M`, `45.6 k`, `789`.
+/// Formats a number with three significant digits and a prefix: `1.23 M`, `45.6 k`, `789`.
 fn scaled(x: f64, step: f64, prefixes: &[&str]) -> String {
     let (mut x, mut prefixes) = (x, prefixes.iter());
     let mut prefix = "";
@@ -88,30 +88,30 @@ fn scaled(x: f64, step: f64, prefixes: &[&str]) -> String {
     format!("{x:.digits$} {prefix}")
 }
 
-/// Returns a number of things: `1.23 M`.
+/// Formats a number of objects: `1.23 M`.
 pub fn count(n: f64) -> String {
     scaled(n, 1000.0, &["k", "M", "G", "T"]).trim_end().to_string()
 }
 
-/// Returns a number of bytes: `1.50 MiB`.
+/// Formats a number of bytes: `1.50 MiB`.
 pub fn bytes(n: f64) -> String {
     scaled(n, 1024.0, &["Ki", "Mi", "Gi", "Ti"]) + "B"
 }
 
-/// Returns a time: `1.50 ms`.
+/// Formats a time in seconds: `1.50 ms`.
 pub fn seconds(s: f64) -> String {
     match s {
         s if !s.is_finite() => "–".into(),
         s if s.abs() >= 0.9995 => format!("{s:.2} s"),
         s => {
-            // The sum of no times is −0; adding 0 makes it 0.
+            // The sum of an empty list of times is −0. Adding 0 makes it 0.
             let number = scaled(s * 1e9 + 0.0, 1000.0, &["µ", "m"]);
             if number.ends_with(' ') { number + "ns" } else { number + "s" }
         }
     }
 }
 
-/// Returns a time that was measured by a clock.
+/// Formats a duration.
 pub fn duration(time: Duration) -> String {
     seconds(time.as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! Measures runs of several contenders alternately, and computes statistics.
+//! Measures runs of several contenders in alternation, and computes statistics of their times.
 
 use std::{
     io::{IsTerminal, stderr},
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::fault::Fault;
 
-/// Times of the same thing, in seconds.
+/// The times of repeated runs, in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Times(pub Vec<f64>);
 
@@ -19,16 +19,16 @@ pub struct Times(pub Vec<f64>);
 pub struct Spread {
     /// The median.
     pub p50_ms: f64,
-    /// The 10th percentile: a tenth of the runs is faster.
+    /// The 10th percentile: a tenth of the runs takes less time.
     pub p10_ms: f64,
-    /// The 90th percentile: a tenth of the runs is slower.
+    /// The 90th percentile: a tenth of the runs takes more time.
     pub p90_ms: f64,
-    /// The 99th percentile: a hundredth of the runs is slower.
+    /// The 99th percentile: a hundredth of the runs takes more time.
     pub p99_ms: f64,
 }
 
 impl Times {
-    /// Returns a quantile of the times, with linear interpolation. It is NaN without runs.
+    /// Returns a quantile of the times, with linear interpolation. Without times, it is NaN.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -42,25 +42,25 @@ impl Times {
         self.quantile(0.5)
     }
 
-    /// Returns the median and the spread.
+    /// Returns the median and other percentiles.
     pub fn spread(&self) -> Spread {
         let ms = |share| self.quantile(share) * 1e3;
         Spread { p50_ms: ms(0.5), p10_ms: ms(0.1), p90_ms: ms(0.9), p99_ms: ms(0.99) }
     }
 }
 
-/// One of several subjects whose times are compared.
+/// One of several programs whose times are compared. A call is a run.
 pub type Contender<'a> = Box<dyn FnMut() -> Result<(), Fault> + 'a>;
 
-/// The warm-up: at least this number of rounds, and at least this time. Zero rounds disable it.
+/// The warm-up lasts for at least this number of rounds and at least this time. Zero rounds mean no warm-up.
 #[derive(Clone, Copy, Debug)]
 pub struct Warmup {
     pub rounds: usize,
     pub time: Duration,
 }
 
-/// Runs all contenders alternately, so that a drift of the clock frequency favours none. `iters` rounds follow the
-/// warm-up. If the rounds take longer than `limit`, it stops early, but not before three rounds.
+/// Measures all contenders in alternation, so that a drift of the clock frequency favours none of them. `iters` rounds
+/// follow the warm-up. If they take longer than `limit`, the measurement stops after at least three rounds.
 ///
 /// # Errors
 /// The first error of a contender.
@@ -94,7 +94,7 @@ pub fn interleaved(
     Ok(times)
 }
 
-/// Shows the current activity on stderr if that is a terminal.
+/// Shows an activity on stderr if stderr is a terminal.
 pub fn progress(what: &'static str, steps: Option<u64>) -> ProgressBar {
     if !stderr().is_terminal() || !anstyle_query::term_supports_ansi_color() {
         return ProgressBar::hidden();
@@ -113,7 +113,7 @@ pub fn progress(what: &'static str, steps: Option<u64>) -> ProgressBar {
     bar
 }
 
-/// Progress through steps that take seconds: a bar on a terminal, and a line every two seconds elsewhere.
+/// The progress of steps that take seconds: a bar on a terminal, and otherwise a line every two seconds.
 pub struct Reported {
     bar: ProgressBar,
     what: &'static str,
@@ -124,13 +124,13 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Starts the progress display.
+    /// Starts to show the progress.
     pub fn new(what: &'static str, steps: usize) -> Reported {
         let now = Instant::now();
         Reported { bar: progress(what, Some(steps as u64)), what, steps, done: 0, begun: now, said: now }
     }
 
-    /// Ends a step.
+    /// Records that a step is done.
     pub fn step(&mut self) {
         self.done += 1;
         self.bar.inc(1);

@@ -1,4 +1,4 @@
-//! Values of arguments: numbers, and arrays by name.
+//! Parses values of arguments: numbers, and named arrays.
 
 use std::{
     collections::BTreeMap,
@@ -14,13 +14,13 @@ use crate::{
     npy,
 };
 
-/// Values by name.
+/// Tensors by name.
 pub type NamedTensors = BTreeMap<String, Tensor>;
 
-/// Parses an integer or a seed.
+/// Parses an integer that is not negative.
 ///
 /// # Errors
-/// If it is not an integer, or too large.
+/// If it is not such an integer, or too large for its type.
 pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
     text.parse().map_err(|e: ParseIntError| match e.kind() {
         IntErrorKind::PosOverflow => {
@@ -33,7 +33,7 @@ pub fn whole<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
 /// Parses `NAME=N`, or `NAME=A..B` for a run-time extent from A to B.
 ///
 /// # Errors
-/// If it has another form.
+/// If the text has another form.
 pub fn shape(text: &str) -> Result<(String, Dim), String> {
     let (name, length) =
         text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=N, as in B=8")?;
@@ -49,7 +49,7 @@ pub fn shape(text: &str) -> Result<(String, Dim), String> {
     dim.map(|dim| (name.into(), dim)).ok_or(wanted.into())
 }
 
-/// Returns a length in the form of `--shape`.
+/// Formats a dim as an argument of `--shape`.
 pub fn length(dim: &Dim) -> String {
     match dim.range() {
         Some((least, most)) if dim.known().is_none() => format!("{least}..{most}"),
@@ -57,10 +57,10 @@ pub fn length(dim: &Dim) -> String {
     }
 }
 
-/// Parses the file of a named value: `NAME=@FILE.npy`.
+/// Parses a named file, `NAME=@FILE.npy`.
 ///
 /// # Errors
-/// If it has another form.
+/// If the text has another form.
 pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once("=@") {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
@@ -68,7 +68,7 @@ pub fn named_file(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-/// Reads the arrays of an option that may be repeated.
+/// Reads the arrays of an option that may be repeated, by name.
 ///
 /// # Errors
 /// If a file is not a usable `.npy` file, or a name is given twice.

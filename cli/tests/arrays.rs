@@ -1,4 +1,4 @@
-//! Arrays: inferred dimensions, parameters, stdin and stdout, and misspelt names.
+//! Tests arrays on the command line: inferred dimensions, parameters, stdin and stdout, and misspelt names.
 
 mod common;
 
@@ -14,7 +14,7 @@ const SCALE: &str = r#"
   (output y (mul x w)))
 "#;
 
-/// Returns a `.npy` file of f32 in row-major order.
+/// Returns an f32 array in row-major order as the bytes of a `.npy` file.
 fn npy(dims: &[usize], values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     let dims: String = dims.iter().map(|d| format!("{d}, ")).collect();
     let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
@@ -38,7 +38,7 @@ fn dimensions_follow_from_arrays() {
     let run: Value = serde_json::from_str(&run).expect("JSON");
     assert_eq!(run["outputs"][0]["type"], "f32[3 4]");
     assert_eq!(run["outputs"][0]["values"][11].as_f64(), Some(44.0));
-    assert_eq!(run["parameters"], "each from its file");
+    assert_eq!(run["parameters"], "each from its own file");
     // Arguments take precedence, and arrays must not contradict each other.
     eutectic(["run", &graph, "--input", &x, "--shape", "B=2"]).refused(&["input `x` is f32[2 4]"]);
     let odd = format!("w=@{}", utf8(dir.file("odd.npy", npy(&[6], [0.0; 6]))));
@@ -81,7 +81,7 @@ fn an_extent_at_run_time_is_that_of_the_arrays() {
             let last = 2.0 * (8 * length - 1) as f64 + 100.0 * (length - 1) as f64;
             assert_eq!(output["values"][8 * length - 1].as_f64(), Some(last), "{args:?}");
         }
-        // Extents without an array take those of the given arrays.
+        // Extents that no array gives are equal to those of given arrays.
         assert_eq!(json(&["--input", &keys])["outputs"][0]["type"], format!("f32[2 {length} 4]"));
         assert_eq!(json(&["--shape", &shape])["outputs"][0]["type"], format!("f32[2 {length} 4]"));
         eutectic(["bench", &graph, "--input", &keys, "--iters", "1"]).good();

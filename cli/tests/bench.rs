@@ -1,4 +1,4 @@
-//! `bench`: sweeps, durations, files of times, references, and saved plans.
+//! Tests `bench`: sweeps, durations, CSV files, references, and saved plans.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn sweeps_measure_each_combination() {
     let fields = |line: &str| line.split(',').count();
     assert!(lines.iter().all(|line| fields(line) == fields(lines[0])), "{text}");
     assert!(eutectic(args).good().contains("threads"));
-    // `-` is stdout, which receives nothing else.
+    // Stdout (`-`) receives nothing else.
     let stdout = eutectic(["bench", &graph, "--shape", "B=4", "--iters", "2", "--csv", "-"]).good();
     assert!(stdout.starts_with("runs,predicted_ms,") && stdout.lines().count() == 2, "{stdout}");
     eutectic(["bench", &graph, "--sweep", "B"]).refused(&["--sweep", "threads=1,2,4"]);
@@ -76,14 +76,14 @@ fn a_plan_is_kept_and_runs_without_a_search() {
     let of = |extra: &[&str]| {
         json(&[&["bench", &graph, "--shape", "B=4", "--iters", "1", "--format", "json"], extra].concat())
     };
-    // An op-by-op plan, which the search would not choose.
+    // The search would not choose this op-by-op plan.
     let saved = of(&["--strategy", "unfused", "--save-plan", &plan, "--output", &y]);
     let fused = of(&[]);
     assert!(saved["kernels"].as_u64() > fused["kernels"].as_u64(), "{saved} {fused}");
     let again = of(&["--plan", &plan, "--reference", &y]);
     assert_eq!((&again["kernels"], &again["largest_error"]["absolute"]), (&saved["kernels"], &Value::from(0.0)));
     assert_eq!(again["predicted_ms"], saved["predicted_ms"]);
-    // The same plan has the same text.
+    // Equal plans have equal text.
     let (first, second) = (std::fs::read(&plan).expect("a plan"), utf8(dir.path("other.plan")));
     of(&["--strategy", "unfused", "--save-plan", &second]);
     assert_eq!(std::fs::read(second).expect("a plan"), first);
@@ -96,10 +96,10 @@ fn a_plan_is_kept_and_runs_without_a_search() {
         let damaged = utf8(dir.file("damaged.plan", text.replacen(from, to, 1)));
         refused(&["--shape", "B=4", "--plan", &damaged], &["--plan", "--save-plan"]);
     }
-    // The listed kernels must be those that run.
+    // A file whose listed kernels are not those that run is refused.
     let edited = utf8(dir.file("edited.plan", text.replacen("tanh:f32", "exp:f32", 1)));
     refused(&["--shape", "B=4", "--plan", &edited], &["edited.plan: line", "exp:f32", "but its choices give"]);
-    // Meaningless numbers are refused without a panic.
+    // Impossible numbers are refused without a panic.
     let value: Value = serde_json::from_str(&text).expect("JSON");
     for (field, number) in [("choice", 1_000_000), ("stored", 1_000_000), ("choice", 0)] {
         let mut value = value.clone();
@@ -130,16 +130,16 @@ fn settings_are_compared_in_turns() {
         assert!(least <= most && one["confidence"].as_f64() > Some(0.95), "{one}");
         assert_eq!((one["turns"].as_u64(), one["largest_difference"].as_f64()), (Some(8), Some(0.0)), "{one}");
     }
-    // Words for people, and what is no setting.
+    // Text for people, and refused settings of --against.
     let text = |more: &[&str]| eutectic([&["bench", &graph, "--shape", "B=8", "--warmup", "0"], more].concat());
     let said = text(&["--iters", "6", "--against", "--threads 1"]).good();
     assert!(said.contains("--threads 1: ") && said.contains("% confidence"), "{said}");
     let few = text(&["--iters", "5", "--against", "--threads 1"]).good();
     assert!(few.contains("5 turns are too few for an interval"), "{few}");
-    text(&["--against", "--iters 9"]).refused(&["--iters is of all settings"]);
+    text(&["--against", "--iters 9"]).refused(&["--iters applies to all settings"]);
     text(&["--against", "--threds 1"]).refused(&["--against \"--threds 1\"", "--threds"]);
     text(&["--against", "--threads 0"]).refused(&["--threads"]);
-    text(&["--against", "'--threads 1"]).refused(&["a quote is open"]);
+    text(&["--against", "'--threads 1"]).refused(&["a quote is not closed"]);
     text(&["--against", ""]).refused(&["there are no options"]);
     text(&["--against", "--threads 1", "--explain"]).refused(&["--explain"]);
 }

@@ -1,4 +1,4 @@
-//! Tests `rules check` on rules that the binary has never seen, and CONTRIBUTING's tutorial verbatim.
+//! Tests `rules check` on rules that are not embedded in the command, and the commands of CONTRIBUTING's tutorial.
 
 mod common;
 
@@ -10,7 +10,7 @@ const WRONG: &str = ";; the halves of a row are each other\n\
     (rule mine/half (forall (F any) (?a F[B.. N]) (?b F[B.. N]))\n\
     (=> (slice (concat ?a ?b :axis -1) :axis -1 :at 0 :len N :step 1) ?b) (eq exact))";
 
-/// Returns the arguments of a check of the rules in a directory.
+/// Returns the arguments that check the rules in a directory.
 fn check<'a>(directory: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     let directory = directory.to_str().expect("a path in UTF-8");
     [&["rules", "check", "--rules", directory, "--backend", "none"], more].concat()
@@ -68,7 +68,7 @@ fn a_file_that_does_not_load_hides_no_other() {
     alone.file("text.rules", "(rule");
     let none = eutectic(check(&alone.path(""), &[]));
     assert_eq!((none.code, none.out.as_str()), (Some(2), ""), "{}", none.err);
-    // The glob may mean a rule that did not load.
+    // The glob may mean a rule that did not load, so both errors are reported.
     eutectic(check(&alone.path(""), &["mine/*"])).refused(&["never closed", "no rule is named `mine/*`"]);
 }
 

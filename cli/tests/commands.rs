@@ -197,7 +197,7 @@ fn rules_that_never_pay_are_pointed_out() {
     let run = eutectic(["rules", "lint", "mine/*", "--rules", path.to_str().expect("UTF-8"), "--format", "json"]);
     assert_eq!(run.code, Some(1), "{}", run.err);
     let found: Value = serde_json::from_str(&run.out).expect("JSON");
-    // Two rules that do the same are two findings.
+    // Two rules that make the same rewrite give two findings.
     let says = |l: &&Value, what: &str| l["message"].as_str().is_some_and(|m| m.contains(what));
     let found: Vec<&Value> = found.as_array().expect("a list").iter().filter(|l| says(l, "its right side")).collect();
     assert_eq!(found.len(), 2, "{found:?}");

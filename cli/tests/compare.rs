@@ -1,4 +1,4 @@
-//! `compare`: verdicts on backends and references, and the fault.
+//! Tests `compare`: its verdicts on backends and references, and the rule or kernel at fault.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn backends_and_references_are_compared() {
     let shown = eutectic(["compare", text(&graph), "--reference", &reference]).good();
     assert!(shown.contains("cpu") && shown.contains("right") && !shown.contains("wrong"), "{shown}");
 
-    // Other inputs have other results.
+    // Other inputs give other results, which do not equal the reference.
     let other = eutectic(["compare", text(&graph), "--reference", &reference, "--seed", "2"]);
     assert_eq!(other.code, Some(1), "{}", other.err);
     assert!(other.out.contains("wrong") && other.err.contains("--tol is 1.0e-4"), "{}{}", other.out, other.err);

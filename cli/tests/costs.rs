@@ -1,4 +1,4 @@
-//! Files of costs: printed, compared, partial, found by device, and refused on another device.
+//! Tests files of costs: printing, comparison, partial files, files found by device, and files of another device.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::{Dir, Run, command, eutectic};
 
-/// A program of one kernel.
+/// A program whose plan has one kernel.
 const SUM: &str = "(graph \"sum\" (input x f32[64 64]) (output y (add x (exp x))))";
 
 fn text(path: &Path) -> &str {
@@ -56,7 +56,7 @@ fn costs_are_calibrated_at_first_use_and_kept() {
     let graph = dir.file("sum.graph", SUM);
     let home = home.path("");
     let default = at_home(&home, ["costs", "--costs", "default"]).good();
-    // Where other processes disturb the measurement, nothing is kept, and the backend's own costs hold.
+    // If other processes disturb the measurement, nothing is written, and the backend's own costs stay in use.
     let kept = (0..20).find_map(|_| {
         let run = at_home(&home, ["costs"]);
         let noted = run.err.contains("were calibrated by");
@@ -93,7 +93,7 @@ fn tuned_costs_are_found_again_on_their_device() {
     let unnamed = dir.file("unnamed.toml", "[device]\nbackend = \"cpu\"");
     eutectic(["costs", "--costs", text(&unnamed)]).refused(&["[device]", "device"]);
 
-    // A damaged file is an error.
+    // A damaged file of costs is an error.
     let folder = home.join(".config/eutectic/costs");
     let kept = std::fs::read_dir(folder).expect("the folder").next().expect("a file").expect("a file").path();
     std::fs::write(&kept, "launch = -1").expect("it is written");

@@ -1,4 +1,4 @@
-//! Declared ops on the command line: listed, checked, run, explained, and in saved plans.
+//! Tests declared ops on the command line: they are listed, checked, run, explained, and part of saved plans.
 
 mod common;
 
@@ -13,7 +13,7 @@ const OWN: &str = "\
 
 const GRAPH: &str = "(graph \"g\" (input x f32[3]) (output y (my/squared-relu x)))";
 
-/// A folder with a rule file that declares an op, and a graph that names it.
+/// Returns a folder with a rule file that declares an op, and a graph that uses the op.
 struct Own {
     dir: Dir,
     rules: String,
@@ -63,7 +63,7 @@ fn rules_check_and_lint_take_the_definition() {
     assert!(out.contains("decompose/my/squared-relu"), "{out}");
     let lint = own.with_rules(&["rules", "lint", "decompose/my/*"]);
     assert!(lint.out.contains("1 rule"), "{} {}", lint.out, lint.err);
-    // Each intermediate result of the definition is rounded, as in the decomposed program.
+    // The reference rounds each intermediate result of the definition, like the decomposed program.
     let scaled = "(op my/scaled (forall (F float) (?x F[A..]) (?k float :default 3.0)) (result F[A..]) (is (mul (mul ?x ?x) ?k)))
 ;; (−x)²·k = x²·k
 (rule my/of-negated (forall (F float) (?x F[A..]) (?k float))

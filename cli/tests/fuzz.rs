@@ -1,5 +1,5 @@
-//! Runs the command on damaged files and arguments: each run must end in time, with a result or with an error of one
-//! screen that names the problem, its position and a correction; never with a panic.
+//! Runs the command on damaged files and arguments. Each run must end in time. It returns a result, or an error that
+//! fits on a screen and names the problem, its position and a correction. It must not panic.
 
 mod common;
 
@@ -14,10 +14,10 @@ use std::{
 
 use common::Dir;
 
-/// A process that takes longer hangs: the slowest takes less than a second.
+/// The time after which a process counts as hanging. The slowest one takes less than a second.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Lines and bytes of an error that still is one screen.
+/// The largest number of lines and of bytes of an error that fits on a screen.
 const SCREEN: (usize, usize) = (50, 6000);
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/golden/tiny-bert");
@@ -42,7 +42,7 @@ const RULE: &str = "\
   (eq (ulp 2)))
 ";
 
-/// One run: its subject, its arguments, the names that an error must contain, and whether it may succeed.
+/// A run: its subject, its arguments, the names that its error must contain, and whether it may succeed.
 struct Case {
     what: String,
     args: Vec<OsString>,
@@ -50,7 +50,7 @@ struct Case {
     may_pass: bool,
 }
 
-/// The numbers of a linear congruential generator: the same in every run.
+/// A linear congruential generator, which gives the same numbers in each run of the test.
 struct Random(u64);
 
 impl Random {
@@ -59,8 +59,8 @@ impl Random {
         (self.0 >> 33) as usize % n
     }
 
-    /// Returns a damaged copy, among the first `within` bytes: bits or bytes changed, parts removed, doubled, or
-    /// truncated.
+    /// Returns a copy that is damaged in its first `within` bytes: bits or bytes are changed, parts are removed or
+    /// repeated, or the end is cut off.
     fn damaged(&mut self, bytes: &[u8], within: usize) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..1 + self.below(3) {
@@ -88,7 +88,7 @@ fn case<A: AsRef<OsStr>>(what: impl Into<String>, args: &[A], names: &'static st
     Case { what: what.into(), args, names, may_pass }
 }
 
-/// Returns a directory with the tiny model, one of its files replaced.
+/// Returns a directory with the tiny model in which one file is replaced.
 fn model(dir: &Dir, name: &str, file: &str, content: &[u8]) -> OsString {
     for other in ["config.json", "model.safetensors", "tokenizer.json"] {
         let path = format!("{name}/{other}");
@@ -113,7 +113,7 @@ fn models(dir: &Dir, random: &mut Random) -> Vec<Case> {
     let read = |file: &str| std::fs::read(Path::new(MODEL).join(file)).expect("the fixture is there");
     let weights = read("model.safetensors");
     let header = 8 + weights.first_chunk().map_or(0, |n| u64::from_le_bytes(*n) as usize);
-    // Changed numbers are numbers too: only the header can be told from a good one.
+    // Damaged weights are still valid numbers, so only the header is damaged.
     for n in 0..10 {
         let bytes = random.damaged(&weights, if n < 3 { 9 } else { header });
         cases.push(run_model(dir, format!("weights{n}"), "model.safetensors", &bytes, true));
@@ -150,7 +150,7 @@ fn models(dir: &Dir, random: &mut Random) -> Vec<Case> {
     {
         let mut wrong = fields.clone();
         wrong[field] = value;
-        // A size that is merely another one shows where the weights do not fit it.
+        // A size that is only another valid size is reported by the weights, which have other extents.
         let names = if n < 3 { "model.safetensors" } else { field };
         let mut case = run_model(dir, format!("wrong-{field}"), "config.json", wrong.to_string().as_bytes(), false);
         case.names = names;
@@ -200,7 +200,7 @@ fn rules(dir: &Dir, random: &mut Random) -> Vec<Case> {
         .collect()
 }
 
-/// Arrays of NumPy, whose header is text of a length that is said before.
+/// Damages arrays of NumPy. Their header is a text whose length precedes it.
 fn arrays(dir: &Dir, random: &mut Random) -> Vec<Case> {
     let graph = dir.file("array.graph", "(graph \"g\" (input x f32[2 3]) (output y (neg x)))");
     let mut header = String::from("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }");
@@ -211,7 +211,7 @@ fn arrays(dir: &Dir, random: &mut Random) -> Vec<Case> {
     };
     (0..24)
         .map(|n| {
-            // Half of them have a length that is right around what is wrong.
+            // In half of the cases, the length is correct although the header is damaged.
             let bytes = match n % 2 {
                 0 => whole(&random.damaged(header.as_bytes(), 62)),
                 _ => random.damaged(&whole(header.as_bytes()), 80),
@@ -261,7 +261,7 @@ fn arguments(dir: &Dir) -> Vec<Case> {
             "UTF-8",
             false,
         ));
-        // Names that are no UTF-8 are good names of files.
+        // A file name need not be UTF-8.
         let good = dir.path("x").with_file_name(bad);
         std::fs::write(&good, "(graph \"g\" (input x f32[2]) (output y (neg x)))").expect("it is written");
         let mut case = case("a file in Latin-1", &[OsStr::new("opt"), good.as_os_str()], "caf", true);
@@ -271,7 +271,7 @@ fn arguments(dir: &Dir) -> Vec<Case> {
     cases
 }
 
-/// Returns the problem of a run's result, if there is one.
+/// Returns the problem of a run's result, or `None` if there is none.
 fn problem(case: &Case) -> Option<String> {
     let start = Instant::now();
     let mut child = common::command()

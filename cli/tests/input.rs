@@ -1,4 +1,5 @@
-//! Tests bad input: an error with the problem, its position and a correction, and exit code 2; never a panic.
+//! Tests bad input: the error names the problem, its position and a correction, and the exit code is 2. There is no
+//! panic.
 
 mod common;
 
@@ -36,7 +37,7 @@ fn unknown_words() {
         (&["run", "demo", "--threads", "1,2"], "--sweep threads=1,2"),
         (&["run", "demo", "--seed", "-1"], "expected a whole number"),
         (&["rules", "check", "--seed", "-3"], "expected a whole number"),
-        (&["rules", "check", "--cases", "99999999999"], "in memory at once"),
+        (&["rules", "check", "--cases", "99999999999"], "because memory holds all cases"),
         (&["rules", "ablate", "demo", "--tolerance", "nan"], "expected a number that is not negative"),
         (&["rules", "ablate", "demo", "--tolerance", "-1"], "expected a number that is not negative"),
     ] {
@@ -208,7 +209,7 @@ fn rules_that_do_not_load() {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             bytes.push((state >> 24) as u8);
         }
-        // Every other one is text: it gets past the decoding.
+        // Every second file is valid UTF-8, so that the parser runs as well.
         if round % 2 == 0 {
             bytes.iter_mut().for_each(|b| *b = b"()[]{}\"; ?:.=>abFN0-\n"[usize::from(*b) % 21]);
         }

@@ -1,4 +1,4 @@
-//! `run` of language models: their output, and the options that go together.
+//! Tests `run` of language models: its output, and which options can be combined.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn a_prompt_is_continued() {
     assert_eq!(printed["prompt_tokens"], golden["prompt"]);
     assert_eq!(printed["tokens"].as_array(), golden["tokens"].as_array().map(|all| all[..9].to_vec()).as_ref());
     assert_eq!(printed["stop"], "limit");
-    // As text, the same and the end of a line.
+    // Text output is the same text and a line end.
     assert_eq!(run(&[]), format!("{}\n", printed["text"].as_str().expect("a text")));
     let seeded = |seed: &str| {
         run(&["--temperature", "1.5", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.01", "--seed", seed])
@@ -49,7 +49,7 @@ fn with_stdin(args: &[&str], text: &str) -> Vec<Value> {
 fn a_prompt_may_come_from_stdin_and_be_a_message() {
     let printed = with_stdin(&["run", MODEL, "--prompt", "-", "--chat", "--max-tokens", "1"], " is the hat on? ");
     let [printed] = &printed[..] else { panic!("{} values", printed.len()) };
-    // The file asks for a first token, and so does the template: it is there once.
+    // Both the file and the template ask for the token that begins a text. It occurs once.
     let ids = printed["prompt_tokens"].as_array().expect("a list");
     assert_eq!(ids.iter().filter(|id| **id == 1).count(), 1, "{ids:?}");
     assert_eq!(ids[0], 1);
@@ -65,7 +65,7 @@ fn options_that_do_not_go_together_are_refused() {
     with(&["--prompt", "a", "--temperature", "1", "--top-p", "0"]).refused(&["top-p is 0"]);
     with(&["--prompt", "a", "--text", "b", "--seq", "3", "--random"])
         .refused(&["--text, --seq, --random", "language model"]);
-    with(&["--prompt", &"a b ".repeat(200)]).refused(&["tokens", "was trained for 128", "a shorter one"]);
+    with(&["--prompt", &"a b ".repeat(200)]).refused(&["tokens", "was trained for 128", "a shorter prompt"]);
     eutectic(["run", "demo", "--prompt", "a"]).refused(&["--prompt", "not a language model", "*.gguf"]);
     eutectic(["run", "demo", "--text", "a", "--max-tokens", "3"]).refused(&["--max-tokens", "not a language model"]);
     eutectic(["explain", MODEL]).refused(&["is a language model, not a graph", "--prompt"]);
@@ -86,7 +86,7 @@ fn a_conversation_remembers_what_was_said() {
     let [first, second] = &answers[..] else { panic!("{} answers", answers.len()) };
     assert_eq!(chat("a hat\n")[0]["tokens"], first["tokens"]);
     let tokens = |answer: &Value, name: &str| answer[name].as_array().expect("a list").len();
-    // The second prompt has the first one, its answer, and the new message.
+    // The second prompt contains the first one, its answer, and the new message.
     assert!(tokens(second, "prompt_tokens") > tokens(first, "prompt_tokens") + tokens(first, "tokens"));
     let alone = &chat("the cat\n")[0];
     assert!(tokens(second, "prompt_tokens") > tokens(alone, "prompt_tokens"));
@@ -104,7 +104,8 @@ fn a_bench_measures_a_prompt_and_a_continuation() {
         assert_eq!(printed[phase]["tokens"], tokens);
         assert_eq!(printed[phase]["times_ms"].as_array().map(Vec::len), Some(2));
     }
-    // Halfway, the cache has 2 tokens more. A token takes 8 keys and 8 values of 2 bytes, for each of 2 heads in 2 layers.
+    // In the middle of the continuation, the cache has 2 more tokens. Each token has 8 keys and 8 values of 2 bytes,
+    // for each of 2 heads in 2 layers.
     let read = |generate: &str| {
         let args = ["bench", MODEL, "--prompt", "8", "--generate", generate, "--iters", "1", "--format", "json"];
         let printed: Value = serde_json::from_str(&eutectic(args).good()).expect("JSON");

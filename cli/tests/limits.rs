@@ -1,4 +1,4 @@
-//! Tests input that asks for too much, or for nothing: it is refused at once with the reason, and nothing is lost.
+//! Tests input that asks for too much or for nothing: it is refused immediately with the reason, and no file is lost.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn on(command: &str, file: &Path, more: &[&str]) -> Run {
     eutectic([&[command, file][..], more].concat())
 }
 
-/// Runs the command with this number of bytes of address space.
+/// Runs the command with a limit on its address space, in bytes.
 #[cfg(target_os = "linux")]
 fn with_memory(bytes: u64, command: &str, file: &Path) -> Run {
     let mut limited = std::process::Command::new("prlimit");
@@ -34,7 +34,7 @@ fn more_memory_than_the_machine_has_is_refused() {
         let text = format!("(graph \"e\" (input x f32[1]) (output y (expand x :shape [{count}])))");
         on("run", &dir.file("large.graph", text), &[]).refused(&["memory"]);
     }
-    // Below the limit of graphs, but beyond the memory of machines.
+    // The model is below the limit of graphs, but exceeds the memory of any machine.
     let text = "(graph \"e\" (input x f32[1]) (output y (expand x :shape [60000000000])))";
     on("run", &dir.file("large.graph", text), &[]).refused(&["bytes of memory"]);
 }
@@ -89,7 +89,8 @@ fn numbers_that_no_extent_can_be_are_no_names() {
 fn results_that_do_not_fit_into_what_is_left_are_refused() {
     let dir = Dir::new();
     let graph = dir.file("large.graph", "(graph \"e\" (input x f32[1]) (output y (expand x :shape [700000000])))");
-    // The session's output and the caller's copy do not fit: the first, then both.
+    // With the first limit, the session's output does not fit. With the second one, the caller's copy of it does not
+    // fit.
     for (bytes, says) in [
         (2_500_000_000, "no 2800000000 bytes of memory are left"),
         (5_000_000_000, "cannot allocate 2800000000 bytes of memory"),
@@ -105,7 +106,7 @@ fn what_has_no_room_is_refused_before_its_inputs_are_made() {
     let text = "(graph \"e\" (input x f32[20000 20000]) (output y (expand (exp x) :shape [100 20000 20000])))";
     let graph = dir.file("large.graph", text);
     for command in ["run", "bench"] {
-        // The input alone would take 1.6 GB.
+        // The input would take 1.6 GB.
         with_memory(1_000_000_000, command, &graph).refused(&["a session needs"]);
     }
 }
@@ -115,7 +116,7 @@ fn what_has_no_room_is_refused_before_its_inputs_are_made() {
 fn nothing_is_made_for_an_input_that_nothing_reads() {
     let dir = Dir::new();
     let text = "(graph \"u\" (input x f32[20000 20000]) (input z f32[4]) (let dead (neg x)) (output y (neg z)))";
-    // The input has its addresses, and no page of it is touched: filling it takes half a minute here.
+    // The input has an address range, but its pages are not touched: filling it would take half a minute.
     let start = std::time::Instant::now();
     on("run", &dir.file("unused.graph", text), &["--threads", "1"]).good();
     assert!(start.elapsed().as_secs() < 3, "{:?}", start.elapsed());
@@ -137,7 +138,7 @@ fn terminals_get_no_control_characters_of_files() {
     let refused = on("run", &dir.file("evil.graph", text), &[]);
     assert!(!refused.err.contains("[2J") || !refused.err.contains("\u{1b}[2J"), "{:?}", refused.err);
     refused.refused(&["U+001B"]);
-    // Only the ends of long texts in a file are quoted.
+    // Errors quote only the start and the end of long texts in a file.
     let long = [&b"\x93NUMPY\x01\x00\x60\xea{'descr':"[..], &[b'('; 59_991]].concat();
     let given = format!("x=@{}", dir.file("long.npy", long).display());
     let refused = on("run", &small(&dir), &["--input", &given]);

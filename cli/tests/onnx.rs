@@ -1,4 +1,4 @@
-//! ONNX files on the command line: what is in them, plans without weights, runs with and without inputs.
+//! Tests ONNX files on the command line: their contents, plans without weights, and runs with and without inputs.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn a_model_runs_on_given_and_on_random_inputs() {
     assert!((sum - 1.0).abs() < 1e-6, "{sum}");
     assert_eq!(std::fs::read(y).expect("it is written").len() % 64, 40);
     assert!(run(&[]).good().contains("f32[2 5]"));
-    // Token ids are drawn from those that there are.
+    // Random token ids are in the range of the embedding table.
     eutectic(["run", &fixture("llama-sdpa-new"), "--shape", "batch=1", "--shape", "seq=5"]).good();
     eutectic(["opt", &fixture("bert-sdpa-new"), "--shape", "batch=1", "--shape", "seq=5"]).good();
 }
@@ -66,7 +66,7 @@ fn one_program_serves_every_length() {
     assert!(run(graph, "B=1..8").good().contains("f32[3 12]"));
     let graph = dir.file("dim.graph", "(graph \"dim\" (dim B :most 8) (input x f32[B 12]) (output y (exp x)))");
     assert!(run(graph.to_str().expect("UTF-8"), "B=2..4").good().contains("f32[3 12]"));
-    // Each node that needs a number is named.
+    // The error names each node that needs a number.
     let llama = [fixture("llama-sdpa-new"), fixture("bert-sdpa-new")];
     for file in llama {
         eutectic(["opt", &file, "--shape", "batch=1..4", "--shape", "seq=1..8"])
@@ -74,7 +74,7 @@ fn one_program_serves_every_length() {
     }
 }
 
-/// Runs a model of `make_forms.py` on these inputs, and returns the type of its result and the elements.
+/// Runs a model of `make_forms.py` on inputs. Returns the type and the elements of its result.
 fn form(name: &str, args: &[&str]) -> (String, Vec<f64>) {
     let out = eutectic([&["run", &fixture(&format!("forms/{name}")), "--format", "json"][..], args].concat()).good();
     let value: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
@@ -114,7 +114,7 @@ fn arrays_decide_about_a_model() {
     }
     let x = file("x-4", npy("", &[0.0]));
     let endless = eutectic(["run", &fixture("forms/while"), "--input", &x, "--most-times", "30"]);
-    assert!(endless.err.contains("the condition of the loop still holds after 30 times"), "{}", endless.err);
+    assert!(endless.err.contains("the condition of the loop is still true after 30 iterations"), "{}", endless.err);
 }
 
 #[test]

@@ -17,7 +17,7 @@ const LAYER: &str = r#"
   (output y (softmax (matmul h v) :axis -1)))
 "#;
 
-/// Writes the page of a graph and gives its text.
+/// Writes the page of a graph and returns its text.
 fn page(dir: &Dir) -> String {
     let (graph, page) = (dir.file("<b>layer.graph", LAYER), dir.path("page.html"));
     let [graph, path] = [&graph, &page].map(|path| path.to_str().expect("UTF-8"));
@@ -47,7 +47,7 @@ fn the_page_says_what_explain_says() {
     );
     let last = kernels.last().expect("one");
     assert!(last["details"]["ops"].is_array(), "{last}");
-    // Each kernel but the first reads another one's result, with a reason why they are separate.
+    // Each kernel except the first one reads another kernel's result, with the reason why they are separate.
     for kernel in &kernels[1..] {
         let reads = kernel["details"]["reads"].as_array().expect("reads");
         assert!(reads.iter().all(|read| read["why"].as_str().is_some_and(|why| why.len() > 10)), "{reads:?}");
@@ -59,7 +59,7 @@ fn the_page_says_what_explain_says() {
     assert!(rules.iter().any(|r| r["gain_s"].is_number() || r["needed"].is_string()), "{rules:?}");
 }
 
-/// Returns the findings of `browser/page.mjs` in a page, in Chromium.
+/// Returns the findings of `browser/page.mjs` on a page in Chromium.
 fn in_browser(page: &std::path::Path) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/page.mjs");
     let output = Command::new("node").args(["--experimental-websocket", script]).arg(page).output().expect("node runs");
@@ -77,7 +77,7 @@ fn a_click_shows_the_ops_inside() {
     assert_eq!(shown["problems"].as_array().map(Vec::len), Some(0), "{shown}");
     assert_eq!(shown["kernels"].as_u64(), Some(kernels.len() as u64), "{shown}");
     assert_eq!((shown["overlaps"].as_u64(), shown["rows"].as_u64()), (Some(0), Some(kernels.len() as u64)), "{shown}");
-    // The first kernel was clicked: its number, its op and those fused into it are shown.
+    // A click on the first kernel shows its number, its op, and the ops that are fused into it.
     let first = &kernels[0];
     let title = shown["clicked"]["title"].as_str().expect("a title");
     assert_eq!(title, format!("1 {}", first["kernel"].as_str().expect("a name")));

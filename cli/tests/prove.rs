@@ -1,4 +1,4 @@
-//! `opt --prove` on whole models: each kernel computes what its ops say.
+//! Tests `opt --prove` on whole models: each kernel computes its ops.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn every_kernel_of_files_with_loops_and_lengths_is_proved() {
     assert!(proved(&[&file("cnn-old"), "--shape", "batch=1..3"]) > 9);
 }
 
-/// ResNet-50 (He et al. 2016) for one picture, in text form.
+/// Returns ResNet-50 (He et al. 2016) for one image, in text form.
 struct Resnet {
     text: String,
     layers: usize,
@@ -80,7 +80,7 @@ impl Resnet {
         writeln!(self.text, "  (let {name} ({value}))").expect("a string");
     }
 
-    /// Returns a convolution and its norm.
+    /// Adds a convolution and its norm.
     fn normed(&mut self, x: &str, [from, to]: [usize; 2], size: usize, stride: usize) -> String {
         self.layers += 1;
         let name = format!("layer{}", self.layers);
@@ -105,13 +105,14 @@ fn every_kernel_of_resnet_50_is_proved() {
     assert!(proved(&[file.to_str().expect("UTF-8")]) > 90);
 }
 
-/// A GGUF file of the shapes of Llama-3.2-1B, whose weights are a hole: a proof reads none of them.
+/// Writes a GGUF file with the shapes of Llama-3.2-1B. Its weights are a hole in the file, because a proof does not
+/// read them.
 mod llama {
     use std::{fs::File, io::Write, path::Path};
 
-    /// Width, inner width, layers, heads, groups of keys, tokens.
+    /// The width, inner width, layers, heads, groups of keys and values, and token ids of the model.
     const SHAPE: [u64; 6] = [2048, 8192, 16, 32, 8, 128_256];
-    /// The number of the format Q4_0, the elements of a block, and its bytes.
+    /// The number of the format Q4_0, the elements of a block, and the bytes of a block.
     const Q4_0: [u64; 3] = [2, 32, 18];
     const ALIGNMENT: u64 = 32;
 
@@ -120,7 +121,7 @@ mod llama {
         out.extend(text.as_bytes());
     }
 
-    /// Adds a pair: its key, the number of its kind, and its bytes.
+    /// Adds a metadata value: its key, the number of its kind, and its bytes.
     fn pair(out: &mut Vec<u8>, count: &mut u64, key: &str, kind: u32, value: &[u8]) {
         text(out, key);
         out.extend(kind.to_le_bytes());
@@ -179,7 +180,7 @@ mod llama {
         (count, out)
     }
 
-    /// Names and extents, the fastest axis first.
+    /// The names and extents of tensors, innermost axis first.
     fn tensors() -> Vec<(String, Vec<u64>)> {
         let [width, inner, layers, heads, groups, tokens] = SHAPE;
         let keys = width / heads * groups;

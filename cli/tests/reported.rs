@@ -133,17 +133,17 @@ fn counterexamples_are_small() {
             reports.as_array().expect("reports").iter().find(|report| report["rule"] == rule).expect("a report");
         report["failures"][0].clone()
     };
-    // One element tells a cast there and back from none.
+    // One element suffices to distinguish a cast in both directions from no cast.
     let cast = failure("mine/there-and-back");
     let elements = cast["tensors"]["?x"].to_string();
     assert!(elements.matches(',').count() == 0, "{cast}");
-    // A small negative factor, and two elements.
+    // The factor is small and negative, and the input has two elements.
     let factor = failure("mine/multiples");
     let number = factor["variables"]["?c"].to_string();
     assert!(["-1.0", "-2.0", "-0.5", "-1", "-2"].iter().any(|plain| number.trim_matches('"') == *plain), "{factor}");
 }
 
-/// Starts `tune`, and stops it by Ctrl-C when it says that it measures.
+/// Starts `tune`, and sends Ctrl-C as soon as it reports that it measures.
 #[cfg(unix)]
 fn stopped(args: &[&str], after: std::time::Duration) -> (Option<i32>, String) {
     let mut tune = command().args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -163,14 +163,14 @@ fn stopped(args: &[&str], after: std::time::Duration) -> (Option<i32>, String) {
 #[test]
 fn tune_stops_at_ctrl_c_and_writes_nothing_that_is_not_sound() {
     let dir = Dir::new();
-    // So large that one run takes longer than it takes to stop.
+    // One run of this program takes longer than the time until the test stops it.
     let large = "(graph \"g\" (input x f32[2048 2048]) (param w f32[2048 2048]) (output y (matmul x w)) (output z (exp (exp x))))";
     let (graph, out) = (dir.file("g.graph", large), dir.path("costs.toml"));
     let [graph, path] = [&graph, &out].map(|path| path.to_str().expect("UTF-8"));
     let args = ["tune", graph, "--out", path, "--anyway", "--iters", "5"];
     let (code, said) = stopped(&args, std::time::Duration::from_millis(300));
     assert_eq!(code, Some(1), "{said}");
-    for part in ["nothing was written because the measurement is not complete: 0 of 1 program", "--quick"] {
+    for part in ["nothing was written because the measurement was stopped after 0 of 1 program", "--quick"] {
         assert!(said.contains(part), "{part:?} is not in: {said}");
     }
     assert!(!out.exists() && std::fs::read_dir(dir.path("")).expect("it is there").count() == 1, "it leaves no file");
@@ -184,7 +184,7 @@ fn tune_has_one_bar_on_a_terminal() {
         (dir.file("g.graph", "(graph \"g\" (input x f32[64]) (output y (exp x)))"), dir.path("costs.toml"));
     let [graph, out] = [&graph, &out].map(|path| path.to_str().expect("UTF-8"));
     let tune = format!("'{}' tune '{graph}' --out '{out}' --anyway --iters 1", env!("CARGO_BIN_EXE_eutectic"));
-    // The program `script` gives a command a terminal.
+    // The program `script` runs a command on a terminal.
     let Ok(shown) = Command::new("script").args(["-qec", &tune, "/dev/null"]).env("TERM", "xterm").output() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Tests packs of rules: what `rules pack` writes, and what --rules takes and refuses.
+//! Tests packs of rules: the files that `rules pack` writes, and those that --rules accepts and rejects.
 
 mod common;
 
@@ -11,7 +11,7 @@ const TWICE: &str =
     ";; −(−x) = x\n(rule mine/twice (forall (F float) (?x F[A..])) (=> (neg (neg ?x)) ?x) (eq exact))\n";
 const OP: &str = ";; k·x\n(op mine/scaled (forall (F float) (?x F[A..]) (?k float :default 2.0)) (result F[A..]) (is (mul ?x ?k)))\n";
 
-/// Returns a folder with a pack of two files.
+/// Returns a folder with a pack of two rule files.
 fn folder() -> Dir {
     let dir = Dir::new();
     dir.file("mine/pack.toml", MANIFEST);
@@ -61,7 +61,7 @@ fn a_pack_a_folder_and_its_files_are_the_same_rules() {
     let shown = list(&dir.path("mine.epack"), &[]).good().replace('\n', " ");
     assert!(shown.contains("pack mine 1.2.0: checked by eutectic"), "{shown}");
     assert!(list(&dir.path("mine"), &[]).good().contains("a folder, not checked"));
-    // The op of a pack is there for graphs, and its rules fire.
+    // Graphs can use the op of a pack, and the pack's rules fire.
     let graph = dir.file("g.graph", "(graph \"g\" (input x f32[4]) (output y (neg (neg (mine/scaled x :k 3.0)))))");
     let rules = ["opt", text(&graph), "--print", "rules", "--rules"];
     let fired = eutectic([&rules[..], &[text(&dir.path("mine.epack"))]].concat()).good();
@@ -91,7 +91,7 @@ fn what_is_not_sound_is_not_packed() {
     fs::remove_file(rules).expect("it is there");
     fs::remove_file(dir.path("mine/pack.toml")).expect("it is there");
     pack(&dir, "mine", &[]).refused(&["it has no pack.toml", "language = 1"]);
-    pack(&dir, "nothing", &[]).refused(&["because it is no folder"]);
+    pack(&dir, "nothing", &[]).refused(&["because it is not a folder"]);
     assert!(!dir.path("mine.epack").exists());
 }
 
@@ -106,7 +106,7 @@ fn a_pack_that_was_changed_is_refused() {
     };
     changed("(=> (neg (neg ?x)) ?x)", "(=> (neg (neg (neg ?x))) (neg ?x))")
         .refused(&["`mine/twice` is not the one that was checked"]);
-    // Comments and spaces may change.
+    // Comments and spaces may change without an effect on the fingerprint.
     changed("(=> (neg", "(=>  (neg").good();
     changed("language = 1", "language = 2").refused(&[
         "version 2 of the rule language",
@@ -146,8 +146,8 @@ fn paths_without_rules_are_refused() {
     let dir = Dir::new();
     list(&dir.path("missing"), &[]).refused(&["cannot read", "*.rules", "*.epack"]);
     list(&dir.path("missing.epack"), &[]).refused(&["cannot read"]);
-    list(&dir.file("empty.rules", ""), &[]).refused(&["no rule is in there"]);
+    list(&dir.file("empty.rules", ""), &[]).refused(&["it contains no rules"]);
     list(&dir.file("bytes.epack", [0xff, 0xfe]), &[]).refused(&["not UTF-8"]);
     let proved = eutectic(["rules", "prove", "--write", "--rules", text(&dir.file("a.rules", TWICE))]);
-    proved.refused(&["because it is no folder"]);
+    proved.refused(&["because it is not a folder"]);
 }

@@ -1,4 +1,4 @@
-//! Screens: what tables look like on terminals of different widths, in a pipe, and without colours.
+//! Tests screens: tables on terminals of different widths, in a pipe, and without colours.
 #![cfg(unix)]
 
 mod common;
@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, process::Command};
 
 use common::{Dir, eutectic};
 
-/// The screens to compare; measured numbers differ from run to run.
+/// The commands whose screens are compared. Measured numbers differ from run to run, so they are masked.
 const SCREENS: [&[&str]; 8] = [
     &["demo", "--seq", "8"],
     &["opt", "demo", "--seq", "8"],
@@ -19,7 +19,7 @@ const SCREENS: [&[&str]; 8] = [
     &["rules", "ablate", "demo", "--seq", "8", "--iters", "0"],
 ];
 
-/// Sentences after measured times, which differ from run to run.
+/// The starts of sentences that follow measured times and differ from run to run.
 const HINT: &str = "predictions are off by a factor of 2; `eutectic tune` measures this machine, and commands plan by that from then on; \
      other processes disturbed this: threads waited for a processor 61 % of the time";
 
@@ -41,7 +41,7 @@ fn on_terminal(args: &[&str], columns: u16, environment: &[(&str, &str)]) -> Str
     text
 }
 
-/// Without escape sequences, and without the progress that was wiped off again.
+/// Removes escape sequences, and progress that was overwritten.
 fn plain(text: &str) -> String {
     let mut shown = String::new();
     for line in text.lines() {
@@ -59,7 +59,7 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// Returns the words of a screen: what numbers, times and wrapping do not change.
+/// Returns the words of a screen without numbers, times and line breaks.
 fn words(text: &str) -> BTreeSet<String> {
     let word = |text: &str| text.chars().all(|c| c.is_alphabetic() || c == '-') && text.len() > 2;
     let parts = text.split(|c: char| c.is_whitespace() || "./,:()[]".contains(c));
@@ -93,7 +93,7 @@ fn colours_are_for_terminals_that_have_them() {
         let screen = on_terminal(&args, 100, &[environment]);
         assert!(!screen.contains('\x1b'), "{environment:?}: {screen}");
     }
-    // Neither does the progress of a longer command draw then.
+    // A longer command does not draw its progress either.
     let screen = on_terminal(&["opt", "demo", "--seq", "8"], 100, &[("TERM", "dumb")]);
     assert!(!screen.contains('\x1b') && !screen.contains("compiling"), "{screen}");
 }

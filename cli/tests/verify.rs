@@ -1,4 +1,4 @@
-//! Tests `run --verify`: exit codes, and its reports on right and wrong programs.
+//! Tests `run --verify`: its exit codes, and its reports on right and wrong programs.
 
 mod common;
 
@@ -14,7 +14,7 @@ const LAYERS: &str = r#"
   (let b (softmax (mul a (const f32[] { 2.0 })) :axis -1) :origin second)
   (output y (matmul b v)))"#;
 
-/// Returns a directory with one wrong rule in it.
+/// Returns a directory with one wrong rule.
 fn wrong(dir: &Dir) -> String {
     let rule = r#"
 ;; softmax is not linear
@@ -100,7 +100,7 @@ fn what_cannot_be_verified_is_refused() {
     let graph = graph.to_str().expect("UTF-8");
     eutectic(["run", graph, "--verify", "--input", "z=@nothing.npy"]).refused(&["nothing.npy"]);
     eutectic(["run", "minilm", "--verify", "--text", "a"]).refused(&["--verify", "leave out --text"]);
-    // Outputs go where they are asked to.
+    // Outputs are written to the requested files.
     let y = dir.path("y.npy");
     eutectic(["run", graph, "--verify", "--output", y.to_str().expect("UTF-8")]).good();
     assert_eq!(std::fs::read(y).expect("it is written").len() % 64, 0);

@@ -1,4 +1,4 @@
-//! Tests `run` of models that take images: from a picture to a mask, an embedding, or numbers; and its errors.
+//! Tests `run` of image models: masks, embeddings and numbers for a picture, and errors.
 
 mod common;
 
@@ -71,7 +71,7 @@ fn what_does_not_fit_is_said() {
     refused(&["sam", "--weights", &model, "--image", &image, "--out", "x.bmp"], &["x.bmp", ".npy", ".png"]);
     refused(
         &["sam", "--weights", &golden("model/original.pt"), "--image", &image],
-        &["does not state its model", "--preset"],
+        &["does not state the sizes of its model", "--preset"],
     );
     refused(
         &["sam", "--weights", &golden("sam3"), "--image", &image],

@@ -1,4 +1,4 @@
-//! Compares the value of a rule in `rules why` with that of `rules ablate`.
+//! Compares the effect of a rule in `rules why` with that in `rules ablate`.
 
 mod common;
 
@@ -57,7 +57,7 @@ fn a_rule_without_which_there_is_no_program_says_what_lacks_one() {
         let line = text.lines().find(|line| line.contains(begins)).unwrap_or_else(|| panic!("{text}"));
         assert!(line.contains("no program") && line.contains("`softmax` has no kernel form"), "{text}");
     }
-    // The reason stands below the table, which it would make as wide as itself.
+    // A long reason follows the table, because a column would become as wide as the reason.
     assert!(ablated.lines().take_while(|line| !line.starts_with("without ")).all(|line| line.chars().count() <= 80));
 }
 
@@ -80,7 +80,7 @@ fn a_rule_that_loses_has_a_price_and_can_be_forced() {
     assert_eq!(forced["forced"]["predicted_s"], forced["predicted_s"]);
     let said = opt(&["--force", "mine/turned", "--print", "kernels"]).good();
     assert!(said.contains("mine/turned is forced") && said.contains("% dearer: "), "{said}");
-    // `why` has the same price.
+    // `why` shows the same price.
     let why = json(&["rules", "why", "mine/turned", graph, "--rules", rules, "--format", "json"]);
     let ratio = why[0]["with_it"]["predicted_ratio"].as_f64().expect("a number");
     assert!((ratio - seconds("predicted_s") / seconds("chosen_s")).abs() < 1e-6, "{}", why[0]["with_it"]);
@@ -89,7 +89,7 @@ fn a_rule_that_loses_has_a_price_and_can_be_forced() {
     opt(&["--force", "mine/elsewhere"])
         .refused(&["cannot force mine/elsewhere because it does not change the program", "rules why"]);
     opt(&["--force", "mine/tuned"]).refused(&["no rule is named `mine/tuned`", "did you mean"]);
-    // A price that the rule states decides, and predictions stay.
+    // The price that the rule states decides the plan, and predicted times stay.
     let cheap = std::fs::read_to_string(rules).expect("it is there").replace("(canonical)", "(canonical) (price 0.01)");
     let cheap = dir.file("cheap.rules", cheap);
     let taken = eutectic(["opt", graph, "--rules", cheap.to_str().expect("UTF-8"), "--force", "mine/turned"]).good();

@@ -18,7 +18,7 @@ SEED = 20261128
 TOKENS = 64
 OUT = pathlib.Path(__file__).resolve().parent / "gguf"
 FORMATS = "F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4".split()
-# Where the half-precision scales of a block are.
+# The byte offsets of the half-precision scales in a block.
 SCALES = dict(Q4_0=[0], Q4_1=[0, 2], Q5_0=[0], Q5_1=[0, 2], Q8_0=[0], Q2_K=[80, 82], Q3_K=[108], Q4_K=[0, 2], Q5_K=[0, 2],
               Q6_K=[208], IQ4_NL=[0], IQ4_XS=[0])
 SIZES = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -40,7 +40,7 @@ def formats():
             values = random.normal(0, 1, (1024, 1)).astype(numpy.float16)
             raw = values.view(numpy.uint8) if name == "F16" else (values.astype(numpy.float32).view(numpy.uint32) >> 16).astype(numpy.uint16).view(numpy.uint8)
         if name == "MXFP4":
-            # All exponents but the last: the block of that one has no numbers.
+            # All exponents except the last one, which would make all elements of the block NaN.
             raw[:, 0] = random.integers(0, 255, len(raw))
             raw[:3, 0] = [0, 1, 2]
         raw = raw.reshape(2, -1)
@@ -96,7 +96,7 @@ def named(name, architecture):
 
 
 def adjacent(value, heads):
-    """Rows of queries or keys as the architecture llama has them: pairs of coordinates are next to each other."""
+    """Returns rows of queries or keys in the order of the architecture llama: the coordinates of a pair are adjacent."""
     rows = value.shape[0]
     return value.reshape(heads, 2, rows // heads // 2, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
 
@@ -155,7 +155,7 @@ a program of tensors is a graph of operations, and each operation has a type and
 
 
 def sentence_pieces():
-    """A vocabulary with scores, and the tokens of texts by SentencePiece itself."""
+    """Makes a vocabulary with scores, and the tokens of texts by SentencePiece."""
     trained = OUT / "trained"
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS.splitlines() * 4), model_prefix=str(trained), model_type="bpe", vocab_size=400, byte_fallback=True,

@@ -94,7 +94,7 @@ def control(folder):
     m = Model("control", {"x": weight(4, 3, 2), "limit": np.array(1.5, np.float32)})
     w = m.tensor(weight(3, 3))
 
-    # state' = tanh(w·(state + part)), with w and limit from around.
+    # state' = tanh(w·(state + part)); w and the limit are values of the enclosing graph.
     body = helper.make_graph(
         [
             helper.make_node("Add", ["state", "part"], ["sum"]),
@@ -122,7 +122,7 @@ def control(folder):
     zeros = m.tensor(np.zeros((4, 3), np.float32))
     m.results_of(m.node("Scan", [zeros, "x"], 2, body=along, num_scan_inputs=1, scan_input_axes=[2], scan_output_axes=[-1]))
 
-    # total += x[i], which is collected; a loop in a loop.
+    # total += x[i], and each total is an output; this loop is inside of another one.
     inner = helper.make_graph(
         [
             helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
@@ -149,7 +149,7 @@ def control(folder):
     true = m.tensor(np.array(True))
     m.results_of(m.node("Loop", [m.tensor(np.array(3, np.int64)), true, start], 2, body=outer))
 
-    # Doubles while it is below the limit, an input; at most ten times.
+    # Doubles a value while it is below the limit, which is an input, but at most ten times.
     early = helper.make_graph(
         [
             helper.make_node("Add", ["v", "v"], ["twice"]),

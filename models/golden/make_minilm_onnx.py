@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
-# Tensors of more elements lose their values.
+# Tensors with more elements than this are exported without their values.
 KEPT = 64
 
 
@@ -47,7 +47,7 @@ class Encoder(nn.Module):
 
 
 def without_weights(model):
-    """Large tensors get a place in a file that does not exist; the structure stays."""
+    """Replaces the values of large tensors by references to a file that does not exist."""
     for tensor in model.graph.initializer:
         count = 1
         for n in tensor.dims:
@@ -58,7 +58,7 @@ def without_weights(model):
             tensor.data_location = onnx.TensorProto.EXTERNAL
             tensor.external_data.add(key="location", value="weights.bin")
     for node in model.graph.node:
-        # Source lines of whoever ran the exporter: most of the file otherwise.
+        # Source lines of the exporting script would be most of the file.
         del node.metadata_props[:]
         node.doc_string = ""
     del model.graph.value_info[:], model.graph.metadata_props[:], model.metadata_props[:]
@@ -89,7 +89,7 @@ def main():
     warnings.simplefilter("ignore")
     args.folder.mkdir(parents=True, exist_ok=True)
     for new, opset, attention in itertools.product([False, True], [13, 17, 20], ["eager", "sdpa"]):
-        # The old exporter knows fused attention from opset 14 on.
+        # The TorchScript exporter supports fused attention from opset 14 on.
         if (new, opset, attention) != (False, 13, "sdpa"):
             make(args.folder, new, opset, attention)
 

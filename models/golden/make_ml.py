@@ -20,7 +20,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "ml"
 F32 = np.float32
 ML = "ai.onnx.ml"
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
-# Written in addition to the trained models and each third of the others.
+# These cases are always written, in addition to the trained models and every third one of the other cases.
 ALWAYS = {"regressor_deep", "regressor_probit", "label_floats", "label_default", "binarizer", "vectorizer", "one_hot_0_int64"}
 
 
@@ -108,7 +108,7 @@ def tree_regressors(rng):
         attributes[f"target_{key}"] = list(values)
     x = features(rng, 3)
     yield "regressor_probit", op_model("TreeEnsembleRegressor", {"x": x}, ["y"], **attributes), {"x": x}
-    # A tree of one side only, deeper than what is descended without a loop.
+    # A tree with branches on one side only. It is deep enough that its descent takes a loop.
     depth = 90
     nodes = dict(
         nodes_treeids=[0] * (2 * depth + 1),
@@ -174,7 +174,7 @@ def tree_ensembles(rng):
                 nodes.append(node)
                 # Sets follow each other in the order of nodes, each with a NaN at its end.
                 if mode == 6:
-                    # ONNX Runtime knows sets of whole numbers.
+                    # ONNX Runtime supports sets of integers only.
                     sets.extend([*rng.choice(np.arange(-4, 5), int(rng.integers(1, 6)), replace=False), np.nan])
                 for side in ["true", "false"]:
                     leaf = left == 0 or rng.random() < 0.2
@@ -390,20 +390,20 @@ def cases(seed):
     for group in [tree_regressors, tree_classifiers, tree_ensembles, linear, vectors, prepared, trained]:
         for name, model, inputs in group(rng):
             try:
-                # Converters do not know all of the newest scikit-learn.
+                # Converters do not support all models of the newest scikit-learn.
                 model = model() if callable(model) else model
                 outputs = (walked if group is tree_ensembles else sessions_outputs)(model, inputs)
             except Exception as error:
                 print(f"left out: {name}: {str(error).splitlines()[0][:150]}", file=sys.stderr)
                 continue
             maps = {key for key, value in outputs.items() if isinstance(value, list)}
-            # Of a list of maps, the scores are the values.
+            # A list of maps has the scores as its values.
             outputs |= {key: np.array([list(row.values()) for row in outputs[key]], F32) for key in maps}
             yield name, model, inputs, outputs
 
 
 def write():
-    """Writes the trained models, each third of the others, and ALWAYS."""
+    """Writes the trained models, every third one of the other cases, and those in ALWAYS."""
     single = 0
     for name, model, inputs, outputs in cases(1):
         always = name.startswith("trained") or name in ALWAYS

@@ -182,7 +182,7 @@ def field():
         {"z": f32(1, 2, 3, 1, 2, 3).reshape(2, 3)},
         {"c": np.bool_(True)},
     )
-    # 14d: a norm by root mean square takes no mean away.
+    # 14d: a norm by the root mean square does not subtract the mean.
     case(
         "field_14_root_mean_square",
         [
@@ -236,7 +236,7 @@ def near():
                 },
                 {"seven": dtype(7)},
             )
-    # A quotient is rounded once where nobody but the user looks.
+    # A quotient that only an output reads is rounded once.
     case(
         "near_quotient_is_rounded_once",
         [("Div", ["x", "c"], ["y"], {}), ("Div", ["x", "r"], ["z"], {}), ("Reciprocal", ["x"], ["w"], {})],
@@ -274,7 +274,7 @@ def near():
         {"y": f32(1, 3, 41, 7), "z": np.array([1, 3, 41, 7])},
         {"axes": np.array([-1])},
     )
-    # Sums with numbers round on purpose.
+    # Sums with large constants round on purpose.
     magic = F32(1.5 * 2**23)
     x = np.linspace(-5, 5, 41, dtype=F32)
     case(
@@ -400,7 +400,7 @@ def near():
                     {"y": dtype(1) / added},
                     args=["--fp", "exact"],
                 )
-    # A repetition of more axes than a kernel walks.
+    # A repetition of more axes than a kernel supports.
     for rank in [5, 6, 8]:
         x = np.arange(2 * 3**2 * 2 ** (rank - 4), dtype=F32).reshape([2, 3, 1, 3, *[2] * (rank - 4)])
         times = np.array([2, 3, 2, 1, *[2] * (rank - 4)], np.int64)

@@ -87,7 +87,7 @@ def vision(name, seed, image, tables=None, **sizes):
     return save(name, {k: fields[k] for k in keep}, model, dict(pixels=pixels, embedding=embedding))
 
 
-# What the original release calls the parts of transformers' model, in the order in which they are to be replaced.
+# Names of transformers' model and of the original release, in the order of the replacements.
 META = [
     ("vision_encoder.neck.conv1", "image_encoder.neck.0"), ("vision_encoder.neck.layer_norm1", "image_encoder.neck.1"),
     ("vision_encoder.neck.conv2", "image_encoder.neck.2"), ("vision_encoder.neck.layer_norm2", "image_encoder.neck.3"),
@@ -206,7 +206,7 @@ def sam3_original(weights):
 
 
 def images():
-    """Two photographs of nothing, one upright and one not, and what transformers makes of them."""
+    """Makes two pictures, one in portrait and one in landscape format, and their inputs by transformers' processor."""
     folder = OUT / "images"
     folder.mkdir(parents=True, exist_ok=True)
     expected = {}

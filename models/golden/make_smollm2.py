@@ -44,7 +44,7 @@ def read_tokenizer(folder):
 
 
 def greedy(model, ids):
-    """Returns the most likely tokens, with the distance of each to the second one. End tokens do not stop it."""
+    """Returns the most likely tokens, each with the distance of its logit to the second largest one. Tokens that end a text do not end the list."""
     tokens, margins, past = [], [], None
     step = torch.tensor([ids])
     for _ in range(TOKENS):

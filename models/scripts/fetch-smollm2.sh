@@ -15,7 +15,7 @@ python3 -m pip --version >/dev/null 2>&1 ||
   die "python3 has no pip; install it (Debian: apt-get install python3-pip) and run this again"
 mkdir -p "$dir" || die "cannot create $dir; pass a folder that can be written as the first argument"
 
-# Inside the target folder, so that the move below is a rename and a broken run never looks complete.
+# The scratch folder is inside of the target folder, so that the move below is a rename, and an interrupted run leaves no partial file.
 scratch=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write into $dir; pass another folder as the first argument"
 trap 'rm -rf "$scratch"' EXIT
 

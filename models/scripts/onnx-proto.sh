@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates models/onnx/src/proto.rs anew, in a scratch crate under target/: run it when ONNX adds fields that are wanted.
+# Generates models/onnx/src/proto.rs again, in a scratch crate under target/. Run it if ONNX adds fields that the reader needs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,4 +1,5 @@
-//! The models that commands know by name. They are graphs without files, for `demo`, `opt`, `explain` and `bench`.
+//! The models that commands know by name. They have no files; `demo`, `opt`, `explain` and `bench` build them as
+//! graphs.
 
 use crate::{
     bert::{BertConfig, BertOutput},
@@ -8,17 +9,17 @@ use crate::{
 /// A model that can be built without any file.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
-    /// Its name.
+    /// The name of the model on the command line.
     pub name: &'static str,
-    /// One line that describes it.
+    /// A description of one line.
     pub doc: &'static str,
-    /// Its configuration.
+    /// Returns the configuration of the encoder.
     pub config: fn() -> BertConfig,
-    /// Its results.
+    /// The outputs of the graph.
     pub outputs: &'static [BertOutput],
-    /// The default number of texts.
+    /// The number of texts, unless the user gives one.
     pub batch: usize,
-    /// The default number of tokens of each text.
+    /// The number of tokens of each text, unless the user gives one.
     pub sequence: usize,
 }
 
@@ -50,7 +51,7 @@ pub const BUILTINS: &[Builtin] = &[
     },
 ];
 
-/// Returns the model of that name.
+/// Returns the built-in model of that name.
 pub fn named(name: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|b| b.name == name)
 }

@@ -1,5 +1,5 @@
-//! Chat templates: the Jinja template of a GGUF file turns messages into a prompt. The environment is that of the
-//! transformers library.
+//! Chat templates: the Jinja template of a GGUF file turns messages into a prompt. It can call the functions that the
+//! transformers library gives to templates.
 
 mod clock;
 
@@ -26,7 +26,7 @@ impl Message {
     }
 }
 
-/// The template of a file.
+/// The chat template of a GGUF file, with the tokens that begin and end a text.
 #[derive(Clone, Debug)]
 pub struct ChatTemplate {
     path: PathBuf,
@@ -35,21 +35,22 @@ pub struct ChatTemplate {
     end: String,
 }
 
-/// The reason why messages cannot become a prompt.
+/// The reason why a chat template cannot make a prompt of messages.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot apply the chat template of {}: {problem}", .path.display())]
 pub struct ChatError {
-    /// The file.
+    /// The GGUF file of the template.
     pub path: PathBuf,
-    /// The reason, with the line of the template.
+    /// The error of the template engine, with the line of the template.
     pub problem: String,
 }
 
-/// The limit on steps of a template. Conversations take thousands; the limit ends an infinite loop.
+/// The limit on the steps of a template's evaluation. Real conversations take thousands of steps; the limit stops a
+/// template that loops forever.
 const MOST_STEPS: u64 = 50_000_000;
 
 impl ChatTemplate {
-    /// Returns the template of a file, if it has one.
+    /// Returns the chat template of a GGUF file, or `None` if it has none.
     pub fn new(gguf: &Gguf, vocabulary: &Vocabulary) -> Option<ChatTemplate> {
         let name = |id: Option<u32>| id.and_then(|id| vocabulary.name(id)).unwrap_or_default().to_string();
         Some(ChatTemplate {
@@ -60,10 +61,11 @@ impl ChatTemplate {
         })
     }
 
-    /// Returns the prompt of a conversation. If `asks`, it ends where the model's answer begins.
+    /// Renders a conversation into a prompt. With `asks`, the prompt ends with the header of the assistant's message,
+    /// so the model continues with its answer.
     ///
     /// # Errors
-    /// If the template is wrong or rejects the messages.
+    /// If the template has an error, or if it rejects the messages.
     pub fn apply(&self, messages: &[Message], asks: bool) -> Result<String, ChatError> {
         let text = self.rendered(messages, asks);
         text.map_err(|error| ChatError { path: self.path.clone(), problem: format!("{error:#}") })
@@ -91,7 +93,8 @@ impl ChatTemplate {
     }
 }
 
-/// Writes JSON as Python's `json.dumps` does, without escapes for HTML.
+/// Writes a value as compact JSON. It replaces minijinja's own filter, which escapes characters for HTML; templates of
+/// language models expect none of these escapes.
 fn json(value: Value) -> Result<Value, Error> {
     let text = serde_json::to_string(&value);
     text.map(Value::from_safe_string).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))

@@ -21,7 +21,7 @@ pub enum ConfigError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// It is not a JSON object.
+    /// The file is not a JSON object.
     #[error("{}: not a JSON object: {problem}", .path.display())]
     Json {
         /// The file.
@@ -41,7 +41,8 @@ pub enum ConfigError {
     },
 }
 
-/// Reads a file with a JSON object, the configuration `of` a kind of model.
+/// Reads the JSON object of a file with `parse`. `of` is the kind of model for the error message, such as `a BERT
+/// encoder`.
 pub(crate) fn read<T>(
     path: &Path,
     of: &'static str,
@@ -53,10 +54,10 @@ pub(crate) fn read<T>(
     parse(&fields).map_err(|problems| ConfigError::Fields { path: path.into(), of, problems })
 }
 
-/// The fields of an object, with a list of problems.
+/// The fields of a JSON object, and the problems that were found in them.
 pub(crate) struct Fields<'a> {
     fields: &'a Map<String, Value>,
-    /// The path of the object, such as `vision_config.`. It is empty at the top level.
+    /// The path of a nested object in the file, such as `vision_config.`. It is empty for the top-level object.
     place: String,
     problems: Vec<String>,
 }
@@ -70,7 +71,7 @@ impl<'a> Fields<'a> {
         self.problems.push(format!("{}{name}: expected {expected}, found {found}", self.place));
     }
 
-    /// Returns whether the object has a field of that name with a value.
+    /// Returns whether the object has a field of that name that is not null.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.fields.get(name).is_some_and(|v| !v.is_null())
     }
@@ -92,7 +93,7 @@ impl<'a> Fields<'a> {
         read
     }
 
-    /// Returns a field, or the default if it is missing.
+    /// Reads a field with `read`. Returns `default` if the field is missing.
     pub(crate) fn optional<T>(
         &mut self,
         name: &str,
@@ -112,17 +113,18 @@ impl<'a> Fields<'a> {
         self.required(name, expected, |v| serde_json::from_value(v.clone()).ok().filter(valid))
     }
 
-    /// Returns an extent. The limit makes a damaged file an error here, not an out-of-memory error later.
+    /// Reads an extent between 1 and `limit`. The limit makes a damaged file an error here rather than a failed
+    /// allocation later.
     pub(crate) fn size(&mut self, name: &str, limit: usize) -> Option<usize> {
         self.check(name, &format!("an integer from 1 to {limit}"), |n| (1..=limit).contains(n))
     }
 
-    /// Returns an extent, or the default if it is missing.
+    /// Reads an extent between 1 and `limit`. Returns `default` if the field is missing.
     pub(crate) fn size_or(&mut self, name: &str, limit: usize, default: usize) -> Option<usize> {
         if self.has(name) { self.size(name, limit) } else { Some(default) }
     }
 
-    /// Returns height and width: one number for both, or a list of two.
+    /// Reads a height and a width between 1 and `limit`: one number for both, or a list of two numbers.
     pub(crate) fn pair_or(&mut self, name: &str, limit: usize, default: usize) -> Option<[usize; 2]> {
         let expected = format!("an integer from 1 to {limit}, or a list of two of these");
         self.optional(name, &expected, [default; 2], |v| {
@@ -133,35 +135,35 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Returns the small positive number that is added to divisors.
+    /// Reads a small positive number, which norms add to variances so that they do not divide by zero.
     pub(crate) fn eps_or(&mut self, name: &str, default: f64) -> Option<f64> {
         self.optional(name, "a number above 0 and below 1", default, |v| v.as_f64().filter(|x| *x > 0.0 && *x < 1.0))
     }
 
-    /// Returns a truth value.
+    /// Reads true or false.
     pub(crate) fn flag_or(&mut self, name: &str, default: bool) -> Option<bool> {
         self.optional(name, "true or false", default, Value::as_bool)
     }
 
-    /// Returns a list of layer indices.
+    /// Reads a list of layer indices.
     pub(crate) fn indices_or(&mut self, name: &str, default: &[usize]) -> Option<Vec<usize>> {
         let read = |v: &Value| serde_json::from_value(v.clone()).ok();
         self.optional(name, "a list of integers", default.to_vec(), read)
     }
 
-    /// Returns the name of an activation.
+    /// Reads the name of an activation.
     pub(crate) fn activation(&mut self, name: &str) -> Option<Activation> {
         let names: Vec<_> = Activation::names().collect();
         let expected = format!("one of {}", names.join(", "));
         self.required(name, &expected, |v| v.as_str().and_then(Activation::named))
     }
 
-    /// Returns the name of an activation, or the default if it is missing.
+    /// Reads the name of an activation. Returns `default` if the field is missing.
     pub(crate) fn activation_or(&mut self, name: &str, default: Activation) -> Option<Activation> {
         if self.has(name) { self.activation(name) } else { Some(default) }
     }
 
-    /// Checks a field that may be missing, but otherwise must have this value.
+    /// Reports a field whose value is not `expected`. A missing field is accepted.
     pub(crate) fn fixed(&mut self, name: &str, expected: impl Into<Value>) {
         let expected = expected.into();
         match self.fields.get(name) {
@@ -171,7 +173,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads a nested object. A missing one counts as empty.
+    /// Reads a nested object with `read`. A missing object counts as an empty one.
     pub(crate) fn within<T>(&mut self, name: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> T {
         let empty = Map::new();
         let fields = match self.fields.get(name) {
@@ -188,7 +190,7 @@ impl<'a> Fields<'a> {
         result
     }
 
-    /// Returns the value that was read, unless there were problems.
+    /// Returns the value that was read, or all problems if there are any.
     pub(crate) fn done<T>(self, read: Option<T>) -> Result<T, Vec<String>> {
         match (read, self.problems.is_empty()) {
             (Some(read), true) => Ok(read),

@@ -1,7 +1,8 @@
-//! Decoder language models with a cache of keys and values. The metadata of a GGUF file configures them.
+//! Decoder-only language models with a cache of keys and values, configured by the metadata of a GGUF file.
 //!
-//! The graph takes a chunk of tokens and appends their keys and values to states, in place. The lengths of the chunk
-//! and the cache are run-time extents. So one program reads prompts and generates text.
+//! The graph takes a chunk of tokens, and appends their keys and values in place to states, which are the cache. The
+//! numbers of tokens in the chunk and in the cache are extents that each run chooses. So one program both reads prompts
+//! and generates text.
 
 mod architecture;
 mod config;
@@ -17,9 +18,9 @@ pub use self::{
 };
 use crate::gguf::{Gguf, TensorInfo};
 
-/// The run-time extent of the tokens that a run takes.
+/// The name of the extent that counts the tokens of a run.
 pub const TOKENS: &str = "tokens";
-/// The run-time extent of the tokens that the cache contains after a run.
+/// The name of the extent that counts the tokens in the cache after a run.
 pub const CACHED: &str = "cached";
 /// The largest number of prompt tokens in one run.
 pub const CHUNK: usize = 64;
@@ -31,12 +32,12 @@ pub enum CacheType {
     /// infinite.
     #[default]
     F16,
-    /// The type in which they were computed. Keys and values are not rounded.
+    /// The `f32` type in which the model computes keys and values, so they are not rounded.
     F32,
 }
 
 impl CacheType {
-    /// Returns the type of its elements.
+    /// Returns the element type.
     pub fn dtype(self) -> DType {
         match self {
             CacheType::F16 => DType::F16,
@@ -53,7 +54,7 @@ pub struct Decoder {
     tensors: BTreeMap<String, TensorInfo>,
 }
 
-/// The reasons why no decoder can be built from a file.
+/// The reasons why a GGUF file is not a supported decoder.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot build a model from {}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
 pub struct DecoderError {
@@ -64,8 +65,8 @@ pub struct DecoderError {
 }
 
 impl Decoder {
-    /// Returns the decoder of a file. `positions` limits the number of tokens in the cache. The default, and the
-    /// maximum, is the number that the model was trained for.
+    /// Returns the decoder of a GGUF file. `positions` limits the capacity of the cache in tokens. The default and the
+    /// maximum is the number of positions that the model was trained for.
     ///
     /// ```
     /// use eutectic_models::{decoder::Decoder, gguf::Gguf};
@@ -90,20 +91,20 @@ impl Decoder {
         if problems.is_empty() { Ok(decoder) } else { Err(fault(problems)) }
     }
 
-    /// Returns the decoder with a cache of another type.
+    /// Returns the decoder with a cache of the given type.
     #[must_use]
     pub fn with_cache(self, cache: CacheType) -> Decoder {
         Decoder { cache, ..self }
     }
 
-    /// Returns the sizes and kinds of its parts.
+    /// Returns the sizes of the decoder and the variants of its layers.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
 
-    /// Returns the number of bytes that a run of one token reads, with `cached` tokens in the cache: the weights in the
-    /// file's formats, and the keys and values. An embedding table that is not also a factor of the logits is not
-    /// counted, because only one row is read.
+    /// Returns the number of bytes that a run of one token reads, with `cached` tokens in the cache. It counts the
+    /// weights in their packed formats, and the cached keys and values. It omits an embedding table that does not also
+    /// compute the logits, because the run reads only one row of the table.
     pub fn read_bytes(&self, cached: usize) -> usize {
         let is_read = |name: &str| self.config.tied || name != "token_embd.weight";
         let weights = self.tensors.iter().filter(|(name, _)| is_read(name)).map(|(_, tensor)| tensor.bytes());
@@ -115,8 +116,9 @@ impl Decoder {
     /// Builds the program that reads `tokens` tokens and leaves `cached` tokens in the cache. See [`Decoder::program`]
     /// for run-time extents.
     ///
-    /// Its inputs are `ids i64[tokens]`; `at i64[]`, the position of the first of them; and `last i64[1]`, the index of
-    /// the token whose logits are returned. The output is `logits f32[1 vocabulary]`.
+    /// Its inputs are `ids i64[tokens]`; `at i64[]`, the position of the first token in the sequence; and `last
+    /// i64[1]`, the index in the chunk of the token whose logits are returned. The output is `logits f32[1
+    /// vocabulary]`.
     ///
     /// # Errors
     /// If an extent is 0 or exceeds the capacity of the cache.
@@ -125,8 +127,8 @@ impl Decoder {
         graph::build(&self.config, &formats, [tokens.into(), cached.into()], self.cache.dtype())
     }
 
-    /// Builds the program for any number of tokens up to `chunk`, and any cache length up to
-    /// [`DecoderConfig::positions`]. These are the run-time extents [`TOKENS`] and [`CACHED`].
+    /// Builds the program for any chunk of up to `chunk` tokens, and any cache length up to
+    /// [`DecoderConfig::positions`]. Each run chooses both as the extents [`TOKENS`] and [`CACHED`].
     ///
     /// # Errors
     /// See [`Decoder::graph`].
@@ -136,8 +138,8 @@ impl Decoder {
         self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, positions))
     }
 
-    /// Returns the value of a parameter of the program: a field of a tensor of the file, or a table that the
-    /// configuration determines.
+    /// Returns the value of a parameter of the program: either a field of a packed tensor of the file, or a table of
+    /// cosines or sines, which is computed from the configuration.
     pub fn param(&self, name: &str) -> Option<Tensor> {
         if let Some(table) = self.config.rotation(name) {
             return Some(table);
@@ -147,13 +149,14 @@ impl Decoder {
         tensor.format.fields().iter().find(|of| of.name == field).map(|field| tensor.field(field))
     }
 
-    /// Returns a line for each difference between the tensors of the file and those that the program needs.
+    /// Returns a message for each tensor that the program needs and the file lacks, that has another shape, or that the
+    /// program does not use.
     fn misfits(&self) -> Vec<String> {
         let mut unused: BTreeMap<&str, &TensorInfo> = self.tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
-        // The tables of angles include these factors.
+        // The frequency factors of this tensor are part of the computed tables of cosines and sines.
         unused.remove(config::FACTORS);
         let mut problems = Vec::new();
-        // Without formats, the graph has one parameter for each tensor.
+        // Without formats, the graph has one `f32` parameter of the decoded shape for each tensor.
         let graph = match graph::build(&self.config, &|_| None, [1_usize, 1].map(Dim::from), DType::F32) {
             Ok(graph) => graph,
             Err(error) => return vec![error.to_string()],

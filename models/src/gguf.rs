@@ -1,8 +1,8 @@
 //! GGUF files (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>): metadata and tensors, mapped into memory.
 //!
-//! A format of blocks is a graph in text form (`gguf/formats/`). Programs contain this graph, and its inputs, the
-//! fields of blocks, are their parameters. So weights stay packed until a kernel reads them. They decode to the same
-//! bits as in ggml.
+//! Each packed format is a graph in text form (`gguf/formats/`). Programs contain that graph, and the fields of the
+//! packed blocks are parameters. So weights stay packed in memory until a kernel reads them. The graph computes the
+//! same bits as the decoder of ggml.
 
 mod error;
 mod file;

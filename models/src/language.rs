@@ -1,4 +1,4 @@
-//! A language model from a GGUF file: decoder, vocabulary and chat template, checked together.
+//! A language model from a GGUF file: its decoder, vocabulary and chat template.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{
     vocabulary::{Vocabulary, VocabularyError},
 };
 
-/// A language model that has not been compiled.
+/// A language model before compilation.
 #[derive(Debug)]
 pub struct LanguageModel {
     gguf: Gguf,
@@ -24,23 +24,23 @@ pub enum LanguageError {
     /// The file cannot be read.
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    /// No decoder can be built from it.
+    /// The file is not a supported decoder.
     #[error(transparent)]
     Decoder(#[from] Box<DecoderError>),
-    /// Its vocabulary cannot be used, or it cannot tokenize a text.
+    /// The vocabulary cannot be used, or it cannot tokenize a text.
     #[error(transparent)]
     Vocabulary(#[from] VocabularyError),
-    /// The messages cannot become a prompt.
+    /// The chat template cannot make a prompt of the messages.
     #[error(transparent)]
     Chat(#[from] ChatError),
-    /// The file has more tokens than embeddings.
-    #[error("{}: the vocabulary has {tokens} tokens, but there are embeddings for {embedded}; convert the model again", .path.display())]
+    /// The vocabulary has more tokens than the embedding table has rows.
+    #[error("cannot use {}: its vocabulary has {tokens} tokens, but its embedding table has {embedded} rows; convert the model again", .path.display())]
     Embeddings {
         /// The file.
         path: PathBuf,
-        /// The number of tokens.
+        /// The number of tokens in the vocabulary.
         tokens: usize,
-        /// The number of embeddings.
+        /// The number of rows of the embedding table.
         embedded: usize,
     },
     /// The file has no chat template.
@@ -55,7 +55,7 @@ impl LanguageModel {
     /// Opens a GGUF file.
     ///
     /// # Errors
-    /// If the file is damaged, or something is missing or not supported. The error lists everything that is.
+    /// If the file is damaged, or if parts of the model are missing or not supported.
     pub fn open(path: impl AsRef<Path>) -> Result<LanguageModel, LanguageError> {
         let gguf = Gguf::open(path)?;
         let decoder = Decoder::new(&gguf, None)?;
@@ -68,7 +68,8 @@ impl LanguageModel {
         Ok(LanguageModel { gguf, vocabulary, template, trained: decoder.config().trained })
     }
 
-    /// Creates the decoder, with room for at most `room` tokens, and at most the number that it was trained for.
+    /// Creates the decoder with a cache of `room` tokens, or of the number of tokens that the model was trained for, if
+    /// that is smaller.
     ///
     /// # Errors
     /// See [`Decoder::new`].
@@ -76,7 +77,7 @@ impl LanguageModel {
         Ok(Decoder::new(&self.gguf, Some(room))?)
     }
 
-    /// Returns the file.
+    /// Returns the opened GGUF file.
     pub fn gguf(&self) -> &Gguf {
         &self.gguf
     }
@@ -96,7 +97,7 @@ impl LanguageModel {
         self.template.as_ref()
     }
 
-    /// Returns the tokens of a prompt.
+    /// Tokenizes a prompt, with the token that begins a text if the model uses one.
     ///
     /// # Errors
     /// If the vocabulary cannot tokenize the text.
@@ -104,14 +105,14 @@ impl LanguageModel {
         Ok(self.vocabulary.encode(text, true)?)
     }
 
-    /// Returns the tokens of a conversation, up to the start of the model's answer.
+    /// Renders a conversation with the chat template and tokenizes it. The result ends where the model's answer begins.
     ///
     /// # Errors
     /// If the file has no chat template, or the template rejects the messages.
     pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, LanguageError> {
         let template = self.template.as_ref();
         let template = template.ok_or_else(|| LanguageError::NoTemplate { path: self.gguf.path().into() })?;
-        // A template itself writes the tokens that begin and end a text.
+        // The template itself writes the tokens that begin and end a text, so `encode` must not add them.
         Ok(self.vocabulary.encode(&template.apply(messages, true)?, false)?)
     }
 }

@@ -1,8 +1,8 @@
-//! Loaders for weights and tokens, and builders that turn a model's configuration into a graph. This crate compiles
-//! nothing.
+//! Models as graphs: builders that turn a model's configuration into a graph, and loaders of weights and tokenizers.
+//! Other crates compile the graphs.
 //!
-//! Features: `onnx` (the reader of ONNX files), `text` (tokens and text models), `vision` (the reader of images). All
-//! are on by default.
+//! Features, all on by default: `onnx` (the reader of ONNX files), `text` (tokenizers and text models), `vision` (the
+//! reader of image files).
 
 pub mod bert;
 pub mod builtin;

@@ -1,5 +1,5 @@
-//! Decoders in the style of Llama (Touvron et al. 2023), with RMS norms, rotary embeddings, SwiGLU and shared heads of
-//! keys and values. A graph computes either one token, with keys and values as states, or a whole sequence.
+//! Decoders in the style of Llama (Touvron et al. 2023): RMS norms, rotary embeddings, SwiGLU and grouped-query
+//! attention. A graph computes either one token, with keys and values in states, or a whole sequence without states.
 
 use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, Type};
 
@@ -12,28 +12,28 @@ pub struct LlamaConfig {
     pub layers: usize,
     /// The number of query heads.
     pub heads: usize,
-    /// The number of heads of keys and values. It divides the number of query heads.
+    /// The number of heads of keys and values, a divisor of the number of query heads.
     pub groups: usize,
-    /// The width of a head, which is even.
+    /// The width of a head, an even number.
     pub depth: usize,
-    /// The width between the two products of the feed-forward part.
+    /// The inner width of the feed-forward part.
     pub inner: usize,
     /// The number of token ids.
     pub words: usize,
     /// The largest number of tokens in a sequence.
     pub positions: usize,
-    /// Whether the embedding table is also the matrix of the logits.
+    /// Whether the embedding table also projects the hidden state to logits.
     pub tied: bool,
-    /// The base of the angles.
+    /// The base of the rotary frequencies.
     pub theta: f64,
 }
 
-/// The keys and values that a layer attends to.
+/// The source of the keys and values that a layer attends to.
 enum Cache {
-    /// Those of the whole sequence, which is computed at once.
+    /// The tokens of this run, which are the whole sequence.
     None,
-    /// States with these rows. The mask `here` marks the token's own row. The mask `seen` marks visible rows; `None` if
-    /// all are visible.
+    /// States with `rows` rows. The mask `here` marks the row of the current token. The mask `seen` marks the rows that
+    /// the token attends to; `None` means all rows.
     Rows { rows: Dim, here: NodeId, seen: Option<NodeId> },
 }
 
@@ -66,17 +66,17 @@ impl LlamaConfig {
         self.heads * self.depth
     }
 
-    /// Returns the number of bytes in a row of a layer's keys, or of its values.
+    /// Returns the number of bytes of one token's keys in one layer. Its values take as many bytes.
     pub fn row_bytes(&self) -> usize {
         self.groups * self.depth * DType::F32.size()
     }
 
-    /// Returns the graph from one token `id i64[1]` at the position `at i64[]` of a sequence to its logits. Each layer
-    /// has states of `rows` rows for keys and values. If `masked`, the token attends to the rows up to its own, and
-    /// otherwise to all rows.
+    /// Builds the graph of one decoding step: from the token `id i64[1]` at position `at i64[]` to its logits. Each
+    /// layer has two states of `rows` rows, for keys and values. The token attends to the rows up to its position if
+    /// `masked`, and otherwise to all rows.
     ///
     /// # Errors
-    /// If sizes do not fit each other.
+    /// If the sizes of the configuration contradict each other.
     pub fn step(&self, rows: impl Into<Dim>, masked: bool) -> Built<Graph> {
         let rows: Dim = rows.into();
         let mut g = Graph::new("step");
@@ -98,10 +98,10 @@ impl LlamaConfig {
         Ok(g)
     }
 
-    /// Returns the graph from a whole sequence of tokens `ids i64[tokens]` to the logits of each.
+    /// Builds the graph from a whole sequence `ids i64[tokens]` to the logits of each token.
     ///
     /// # Errors
-    /// If sizes do not fit each other.
+    /// If the sizes of the configuration contradict each other.
     pub fn whole(&self, tokens: usize) -> Built<Graph> {
         let mut g = Graph::new("whole");
         let ids = g.input("ids", Type::tensor(DType::I64, &[tokens]))?;
@@ -113,7 +113,7 @@ impl LlamaConfig {
         Ok(g)
     }
 
-    /// Returns the values of the parameters `cos` and `sin`, `[positions depth/2]`.
+    /// Returns the rotary tables, which are the values of the parameters `cos` and `sin`: `[positions depth/2]`.
     pub fn rotation(&self) -> [(&'static str, Tensor); 2] {
         let pairs = self.depth / 2;
         let angle = |i: usize| (i / pairs) as f64 / self.theta.powf((i % pairs) as f64 / pairs as f64);
@@ -129,7 +129,7 @@ impl LlamaConfig {
         Ok([g.param("cos", ty.clone())?, g.param("sin", ty)?])
     }
 
-    /// Builds the graph from `ids` and `angles` (cosine and sine for each token) to logits.
+    /// Builds the graph from `ids` to logits. `angles` are the cosines and sines of each token.
     fn build(&self, g: &mut Graph, ids: NodeId, angles: [NodeId; 2], tokens: usize, cache: &Cache) -> Built<()> {
         let table = g.param("embedding", f32s(&[self.words, self.width()]))?;
         let mut x = g.gather(table, ids, 0)?;
@@ -167,7 +167,7 @@ impl LlamaConfig {
             let y = g.transpose(y, &[1, 0, 2])?;
             heads.push(if name == "v" { y } else { g.rope(y, angles[0], angles[1], "half")? });
         }
-        let [q, mut k, mut v] = heads[..] else { unreachable!("three were made") };
+        let [q, mut k, mut v] = heads[..] else { unreachable!("the loop above builds queries, keys and values") };
         let scale = ("scale", (1.0 / (d as f64).sqrt()).into());
         let y = match cache {
             Cache::None => g.apply("sdpa", &[q, k, v], &[scale, ("mask", "causal".into())])?,

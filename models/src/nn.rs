@@ -1,4 +1,4 @@
-//! The layers of models. Each has two forms: a composite op, or the primitives that define it.
+//! Layers that several models use. A layer is either one composite op, or the primitive ops that define it.
 
 use eutectic_ir::{Attr, Dim, Graph, GraphError, NodeId, Shape};
 
@@ -8,21 +8,22 @@ pub(crate) type Built<T = NodeId> = Result<T, GraphError>;
 /// The ops in which a model is written. Both forms compute the same values and have the same parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// `linear`, `layernorm`, `sdpa`, `act`, as in hand-written models.
+    /// Composite ops, as in hand-written models: `linear`, `layernorm`, `sdpa`, `act`.
     #[default]
     Composite,
-    /// Only `matmul`, arithmetic, `erf`, `exp` and the like, reductions and views, as exporters write models.
+    /// Primitive ops only, as exporters write models: `matmul`, arithmetic, elementary functions such as `erf` and
+    /// `exp`, reductions and views.
     Primitive,
 }
 
-/// The activation between two linear layers.
+/// An activation function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// max(x, 0).
     Relu,
-    /// x Φ(x) with the normal distribution's Φ (Hendrycks and Gimpel 2016).
+    /// x Φ(x), where Φ is the distribution function of the standard normal distribution (Hendrycks and Gimpel 2016).
     GeluErf,
-    /// Its approximation with tanh, from the same paper.
+    /// The approximation of x Φ(x) with tanh, from the same paper as `GeluErf`.
     GeluTanh,
     /// x / (1 + e⁻ˣ).
     Silu,
@@ -54,7 +55,7 @@ impl Activation {
         Activation::NAMES.iter().map(|(n, _)| *n)
     }
 
-    /// Returns the attribute `kind` of the op `act`.
+    /// Returns the activation's name in the op `act`.
     fn kind(self) -> &'static str {
         match self {
             Activation::Relu => "relu",
@@ -114,7 +115,7 @@ impl Form {
         }
     }
 
-    /// Returns softmax(q kᵀ / √D + bias) v for q, k, v `[.. S D]`. The bias broadcasts to the scores.
+    /// Returns softmax(q kᵀ / √depth + bias) v for q, k, v `[.. S depth]`. The bias broadcasts to the scores.
     ///
     /// # Errors
     /// If the shapes do not fit.
@@ -138,8 +139,9 @@ impl Form {
         }
     }
 
-    /// Applies rotary positions to x `[.. S D]`. Coordinates 2p and 2p + 1 form a pair, which is rotated by an angle of
-    /// its position (Su et al. 2021, arXiv:2104.09864). Cosines and sines are `[S D/2]`.
+    /// Applies rotary position embeddings to x `[.. S D]`. Each pair of coordinates 2p and 2p + 1 is rotated by an
+    /// angle that depends on the position and on p (Su et al. 2021, arXiv:2104.09864). The tables `cos` and `sin` are
+    /// `[S D/2]`.
     ///
     /// # Errors
     /// If the shapes do not fit.
@@ -147,7 +149,8 @@ impl Form {
         match self {
             Form::Composite => g.apply("rope", &[x, cos, sin], &[("style", "adjacent".into())]),
             Form::Primitive => {
-                // As in torch: x · [c c] + [−b a] · [s s] for each pair (a, b).
+                // The formula of torch implementations: x · [c c] + [−b a] · [s s] for each pair x = (a, b), where c
+                // and s are the cosine and sine of its angle.
                 let turned = quarter_turned(g, x)?;
                 let (cos, sin) = (twice(g, cos)?, twice(g, sin)?);
                 let (kept, added) = (g.apply("mul", &[x, cos], &[])?, g.apply("mul", &[turned, sin], &[])?);
@@ -184,13 +187,13 @@ fn extents(g: &Graph, x: NodeId) -> Vec<Dim> {
     g.shape(x).map_or_else(Vec::new, |shape| shape.to_vec())
 }
 
-/// Returns the extents with the last axis, of known extent, split into pairs.
+/// Splits the last axis into pairs: `[.. 2P]` becomes `[.. P 2]`. Its extent must be known.
 fn pairwise(dims: &[Dim]) -> Vec<Dim> {
     let Some((last, outer)) = dims.split_last() else { return Vec::new() };
     outer.iter().cloned().chain([Dim::Known(last.known().unwrap_or(0) / 2), Dim::Known(2)]).collect()
 }
 
-/// Returns the tensor with its last two axes swapped. This also converts a torch weight `[out in]` to that of `linear`.
+/// Swaps the last two axes. This also converts a torch weight `[out in]` to the operand `[in out]` of `linear`.
 ///
 /// # Errors
 /// If there is only one axis.
@@ -211,7 +214,7 @@ pub fn transpose(g: &mut Graph, x: NodeId, perm: &[i64]) -> Built {
     g.apply("transpose", &[x], &[("perm", perm.into())])
 }
 
-/// Reshapes a value.
+/// Reshapes a value to other extents.
 ///
 /// # Errors
 /// If the number of elements differs.
@@ -227,8 +230,8 @@ pub fn sum(g: &mut Graph, x: NodeId, axis: i64, keep: bool) -> Built {
     g.apply("reduce-sum", &[x], &[("axes", [axis].as_slice().into()), ("keep", keep.into())])
 }
 
-/// Rounds to `f32`. Composites store attributes as `f64` and primitives use `f32` constants; both must be the same
-/// number.
+/// Rounds to `f32`. Composite ops store attributes as `f64`, and primitives use `f32` constants. With this rounding,
+/// both forms compute with the same number.
 fn as_f32(x: f64) -> f64 {
     f64::from(x as f32)
 }

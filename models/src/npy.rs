@@ -13,7 +13,7 @@ fn types() -> impl Iterator<Item = (&'static str, DType)> {
     DType::ALL.into_iter().map(|dtype| (dtype.def().names.numpy, dtype)).filter(|(name, _)| !name.is_empty())
 }
 
-/// Part of a file's bytes.
+/// A byte range of a file that was read into memory. It is the storage of a tensor.
 struct FilePart(Vec<u8>, Range<usize>);
 
 impl AsRef<[u8]> for FilePart {
@@ -25,13 +25,13 @@ impl AsRef<[u8]> for FilePart {
 /// The reason why an array cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum NpyError {
-    /// The file is damaged; the defect.
+    /// The file is damaged. The field describes the defect.
     #[error("{0}")]
     Damaged(String),
     /// The format has no such element type.
     #[error("the .npy format has no element type {0}")]
     ElementType(DType),
-    /// The shape is too long for a header.
+    /// The header would be too long for the format, because the shape has too many axes.
     #[error("the .npy format cannot store {0} axes")]
     Axes(usize),
 }
@@ -39,7 +39,7 @@ pub enum NpyError {
 /// Reads a tensor from the bytes of a file.
 ///
 /// # Errors
-/// If they are not a `.npy` file, or have an element type that tensors do not have.
+/// If the bytes are not a `.npy` file, or its element type is not supported.
 pub fn read(bytes: Vec<u8>) -> Result<Tensor, NpyError> {
     parse(bytes).map_err(NpyError::Damaged)
 }
@@ -73,9 +73,9 @@ fn parse(bytes: Vec<u8>) -> Result<Tensor, String> {
     Tensor::new(dtype, &dims, rows_first(given.bytes(), dtype.size(), &dims)).map_err(|e| e.to_string())
 }
 
-/// Converts an array from column-major to row-major order.
+/// Converts the elements from column-major to row-major order. `size` is the size of an element in bytes.
 fn rows_first(bytes: &[u8], size: usize, dims: &[usize]) -> Vec<u8> {
-    // An empty array puts no limit on its other extents.
+    // The strides of an empty array could overflow, because a zero extent leaves the other extents unlimited.
     if bytes.is_empty() {
         return Vec::new();
     }
@@ -103,7 +103,7 @@ fn rows_first(bytes: &[u8], size: usize, dims: &[usize]) -> Vec<u8> {
     ordered
 }
 
-/// Returns the text after `'name':` in the header, which is a Python dictionary of three fields.
+/// Returns the text after `'name':` in the header, which is the text of a Python dictionary.
 fn field<'a>(header: &'a str, name: &str) -> Result<&'a str, String> {
     let missing = || format!("its header has no {name:?}: {:?}", header.trim_end());
     let (_, rest) = header.split_once(&format!("'{name}'")).ok_or_else(missing)?;
@@ -128,15 +128,15 @@ fn shape(header: &str) -> Result<Vec<usize>, String> {
     dims.map_err(|_| format!("its shape has extents that are not numbers: {:?}", text.trim_end()))
 }
 
-/// Returns the bytes of a file that precede those of the tensor.
+/// Returns the bytes of a `.npy` file before the tensor's data.
 ///
 /// # Errors
-/// If the format has no such element type, or the header would be too long.
+/// If the format lacks the element type, or the header would be too long.
 pub fn header(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
     let (name, _) = types().find(|(_, dtype)| *dtype == tensor.dtype()).ok_or(NpyError::ElementType(tensor.dtype()))?;
     let dims: String = tensor.dims().iter().map(|d| format!("{d}, ")).collect();
     let mut header = format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
-    // The data is aligned to 64 bytes. The header ends with a newline.
+    // Spaces pad the header so that the data starts at a multiple of 64 bytes. A newline ends the header.
     let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
     header.push_str(&" ".repeat(length - 1 - header.len()));
     header.push('\n');
@@ -196,7 +196,7 @@ mod tests {
         for (from, to) in [("<f4", ">f4"), ("(2,)", "(3,)"), ("(2,)", "2"), ("(2,)", "(-2,)")] {
             assert!(parse(file(&header.replace(from, to))).is_err(), "{to}");
         }
-        // An empty array with strides that overflow.
+        // The file is an empty array whose strides would overflow.
         let none = header.replace("False", "True").replace("(2,)", "(4294967296, 4294967296, 4294967296, 0)");
         let _ = parse(file(&none)[..10 + none.len()].to_vec());
         let huge = "(18446744073709551615, 18446744073709551615)";

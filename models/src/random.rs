@@ -1,10 +1,11 @@
-//! Random weights and numbers from a seed. They are the same on every machine.
+//! Random weights and numbers from a seed. They are equal on every machine.
 
 use std::collections::BTreeMap;
 
 use eutectic_ir::{DType, Graph, Tensor, Type};
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// The random number generator SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// 2014).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -22,24 +23,25 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns an integer in 0..n, or 0 for n = 0. Its bias, less than n / 2⁶⁴, does not matter here.
+    /// Returns an integer in 0..n, or 0 for n = 0. Probabilities differ from 1 / n by less than 2⁻⁶⁴.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next_u64()) * n as u128) >> 64) as usize
     }
 
-    /// Returns a number in [−1, 1), evenly distributed.
+    /// Returns a number in [−1, 1) from the uniform distribution.
     pub fn symmetric(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (0.5_f64).powi(52) - 1.0
     }
 }
 
-/// Returns a value for each parameter of a graph, scaled so that activations neither vanish nor grow.
+/// Returns random values for the parameters of a graph. Their scale keeps activations from vanishing and growing.
 ///
-/// A matrix `[out in]` has entries of variance 1 / in. A vector whose name ends in `weight` is the gain of a norm, with
-/// values around 1. Others are biases around 0. Integers and Booleans are 0 or 1. A tensor depends only on the seed,
-/// its name and its type. So graphs with the same parameters get the same values in any form.
+/// A matrix `[out in]` has entries of variance 1 / in. A vector whose name ends in `weight` is the gain of a norm, so
+/// its values are around 1. Other vectors are biases, with values around 0. Integers and Booleans are 0 or 1. The
+/// values depend only on the seed, the parameter's name and its type, so two graphs with the same parameters get the
+/// same values.
 ///
-/// Parameters with unknown extents are omitted.
+/// Parameters with unknown extents get no values.
 pub fn random_weights(graph: &Graph, seed: u64) -> BTreeMap<String, Tensor> {
     let value = |(name, id): (&str, _)| Some((name.to_string(), random_tensor(name, graph.ty(id), seed)?));
     graph.named("param").filter_map(value).collect()
@@ -47,18 +49,18 @@ pub fn random_weights(graph: &Graph, seed: u64) -> BTreeMap<String, Tensor> {
 
 fn random_tensor(name: &str, ty: &Type, seed: u64) -> Option<Tensor> {
     let (dtype, dims) = (ty.dtype()?, ty.dims()?);
-    // FNV-1a, because the standard library does not promise the same hash everywhere.
+    // The hash is FNV-1a, because the standard library may change its hash function with each version.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     let mut rng = Rng::new(seed ^ hash);
     let count = dims.iter().product();
     let (middle, spread) = match dims.as_slice() {
         [] | [_] if name.ends_with("weight") => (1.0, 0.1),
         [] | [_] => (0.0, 0.1),
-        // Uniformly distributed numbers in [−a, a) have variance a² / 3.
+        // A uniform distribution on [−a, a) has variance a² / 3.
         [.., fan_in] => (0.0, (3.0 / (*fan_in).max(1) as f64).sqrt()),
     };
     Some(if dtype == DType::F32 {
-        // The conversion is direct for speed: BERT-base has a hundred million weights.
+        // Bytes are written directly, without an intermediate `f64` for each of BERT-base's hundred million weights.
         let bytes = (0..count).flat_map(|_| ((middle + spread * rng.symmetric()) as f32).to_le_bytes());
         Tensor::new(dtype, &dims, bytes.collect::<Vec<u8>>()).expect("there is one value for each element")
     } else if dtype.is_float() {

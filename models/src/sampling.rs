@@ -1,35 +1,35 @@
-//! The choice of the next token: the most likely one, or a random one with the probabilities that logits give.
+//! Chooses the next token: the most likely one, or a random one with the probabilities that follow from logits.
 
 use crate::random::Rng;
 
-/// The parameters of the choice. The steps have the order and the meaning of the transformers library: repetition
+/// The parameters of sampling. They act in the order of the transformers library, and with its meaning: repetition
 /// penalty, temperature, top-k, top-p, min-p.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// The number that divides logits. 0 chooses the most likely token.
+    /// The number that divides logits. With 0, the most likely token is chosen.
     pub temperature: f64,
-    /// The number of most likely tokens to choose from, or 0 for all.
+    /// The number of most likely tokens that are kept. With 0, all are kept.
     pub top_k: usize,
-    /// The total probability of the most likely tokens to choose from, or 1 for all.
+    /// The total probability of the most likely tokens that are kept. With 1, all are kept.
     pub top_p: f64,
-    /// The least probability of a token, relative to the most likely one, or 0 for all.
+    /// The least probability of a token that is kept, as a fraction of the largest probability. With 0, all are kept.
     pub min_p: f64,
-    /// The number that divides positive logits of earlier tokens, and multiplies negative ones. 1 has no effect (Keskar
-    /// et al. 2019).
+    /// The penalty on logits of tokens that have already occurred. It divides positive logits and multiplies negative
+    /// ones (Keskar et al. 2019). 1 means no penalty.
     pub repeat_penalty: f64,
-    /// The seed of the random numbers.
+    /// The seed of the random number generator.
     pub seed: u64,
 }
 
 impl Default for Sampling {
-    /// Chooses the most likely token.
+    /// Returns parameters that choose the most likely token.
     fn default() -> Sampling {
         Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repeat_penalty: 1.0, seed: 0 }
     }
 }
 
 impl Sampling {
-    /// Returns a line for each parameter that is out of range.
+    /// Returns a message for each parameter that is out of range.
     pub fn problems(&self) -> Vec<String> {
         let share = "from 0 to 1";
         let checks = [
@@ -37,7 +37,7 @@ impl Sampling {
             ("top-p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "more than 0 and at most 1"),
             ("min-p", self.min_p, (0.0..=1.0).contains(&self.min_p), share),
             (
-                "the penalty of repetitions",
+                "the repetition penalty",
                 self.repeat_penalty,
                 self.repeat_penalty > 0.0 && self.repeat_penalty.is_finite(),
                 "more than 0",
@@ -48,7 +48,7 @@ impl Sampling {
     }
 }
 
-/// The state of the choice for one text.
+/// Chooses the tokens of one text.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,
@@ -56,20 +56,20 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Creates a sampler.
+    /// Creates a sampler with the random numbers of the seed.
     pub fn new(sampling: Sampling) -> Sampler {
         Sampler { sampling, random: Rng::new(sampling.seed) }
     }
 
-    /// Chooses the next token by its logits, given the earlier tokens. Of equally likely tokens, it takes the lowest
-    /// id. `None` if there is no logit, or one is NaN.
+    /// Chooses the next token by its logits, given the earlier tokens. The lowest id wins among equally likely tokens.
+    /// Returns `None` if there are no logits, or if one is NaN.
     pub fn choose(&mut self, logits: &[f32], before: &[u32]) -> Option<u32> {
         if logits.is_empty() || logits.iter().any(|x| x.is_nan()) {
             return None;
         }
         let mut logits: Vec<f64> = logits.iter().map(|x| f64::from(*x)).collect();
         self.penalize(&mut logits, before);
-        // In order of decreasing logits. Equal logits are in order of ids.
+        // Sorts by decreasing logits, and equal logits by ids.
         let order = |a: &(usize, f64), b: &(usize, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
         if self.sampling.temperature == 0.0 {
             return logits.into_iter().enumerate().min_by(order).map(|(id, _)| id as u32);
@@ -82,7 +82,8 @@ impl Sampler {
         left.sort_unstable_by(order);
         let largest = left[0].1;
         for (_, x) in &mut left {
-            // All logits may be −∞.
+            // If the largest logit is −∞, the difference would be NaN. So the largest logits get weight 1 without a
+            // subtraction.
             *x = if *x == largest { 1.0 } else { ((*x - largest) / self.sampling.temperature).exp() };
         }
         keep_share(&mut left, self.sampling.top_p);
@@ -95,7 +96,8 @@ impl Sampler {
                 return Some(*id as u32);
             }
         }
-        // Rounding may leave a remainder.
+        // The sum of the weights may exceed the sum of these subtractions by rounding errors; the last token then
+        // remains.
         left.last().map(|(id, _)| *id as u32)
     }
 
@@ -115,7 +117,8 @@ impl Sampler {
     }
 }
 
-/// Truncates a list of decreasing weights when their sum reaches a share of the total. At least one is kept.
+/// Truncates a list of decreasing weights after the first weights whose sum reaches a share of the total. At least one
+/// weight is kept.
 fn keep_share(weights: &mut Vec<(usize, f64)>, share: f64) {
     if share >= 1.0 {
         return;
@@ -135,7 +138,7 @@ mod tests {
 
     const LOGITS: [f32; 5] = [1.0, 3.0, -1.0, 3.0, 2.0];
 
-    /// Returns the probabilities of tokens that sampling gives.
+    /// Returns how often each token is chosen, as a fraction of all rounds.
     fn shares(sampling: Sampling, before: &[u32]) -> Vec<f64> {
         const ROUNDS: usize = 20_000;
         let mut sampler = Sampler::new(sampling);
@@ -178,7 +181,7 @@ mod tests {
         let warm = Sampling { temperature: 2.0, ..RANDOM };
         assert_near(shares(warm, &[]), softmax([0.5, 1.5, -0.5, 1.5, 1.0]));
         assert_near(shares(Sampling { top_k: 3, ..RANDOM }, &[]), softmax([HIDDEN, 3.0, HIDDEN, 3.0, 2.0]));
-        // Equal logits are in order of ids.
+        // Tokens 1 and 3 have equal logits, and the lower id is kept.
         assert_near(shares(Sampling { top_k: 1, ..RANDOM }, &[]), softmax([HIDDEN, 3.0, HIDDEN, HIDDEN, HIDDEN]));
         // The two most likely tokens have a total probability of 0.795.
         assert_near(shares(Sampling { top_p: 0.75, ..RANDOM }, &[]), softmax([HIDDEN, 3.0, HIDDEN, 3.0, HIDDEN]));

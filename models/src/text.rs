@@ -1,4 +1,4 @@
-//! A text model from a directory: configuration, weights and tokenizer, checked together.
+//! Opens a text model in a directory: its configuration, weights and tokenizer.
 
 use std::{
     collections::BTreeMap,
@@ -15,8 +15,8 @@ use crate::{
     weights::{Weights, WeightsError},
 };
 
-/// A BERT model with its weights and its tokenizer. [`TextModel::graph`] returns the program for a batch,
-/// [`TextModel::weights`] its parameters by name, and [`TextModel::batches`] its inputs.
+/// A BERT model with its weights and its tokenizer. [`TextModel::graph`] returns its graph for a batch,
+/// [`TextModel::weights`] the values of the graph's parameters, and [`TextModel::batches`] those of its inputs.
 #[derive(Debug)]
 pub struct TextModel {
     name: String,
@@ -32,44 +32,44 @@ pub struct TextModel {
 pub struct OpenError {
     /// The directory.
     pub dir: PathBuf,
-    /// The errors of each file.
+    /// The errors of all files.
     pub problems: Vec<Problem>,
-    /// Instructions to get a complete directory.
+    /// Tells the user how to get a complete directory.
     pub help: String,
 }
 
-/// An error in one part of a model.
+/// An error in one file of a model, or a contradiction between two.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The configuration.
+    /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The weights.
+    /// The weights cannot be used.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// The tokenizer.
+    /// The tokenizer cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokensError),
-    /// The configuration's extents do not fit together.
+    /// The extents of the configuration contradict each other.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The tokenizer has ids without an embedding.
+    /// The tokenizer has token ids for which the model has no embedding.
     #[error("the tokenizer has ids up to {}, but the model has {embedded} embeddings, so they belong to different models", .ids - 1)]
     Vocabulary {
-        /// One more than the largest id.
+        /// The largest id plus 1.
         ids: usize,
-        /// The number of ids that have an embedding.
+        /// The number of rows of the embedding table.
         embedded: usize,
     },
 }
 
 impl TextModel {
-    /// Opens a directory with `config.json`, `model.safetensors` and `tokenizer.json`. Texts are truncated to
-    /// `max_tokens` tokens, or to the model's number of positions if that is less. The error message ends with `help`,
-    /// which says how to get the files.
+    /// Opens a directory with `config.json`, `model.safetensors` and `tokenizer.json`. Truncates texts to `max_tokens`
+    /// tokens, or to the model's number of positions if that is smaller. An error message ends with `help`, which tells
+    /// the user how to get the files.
     ///
     /// # Errors
-    /// If the files are wrong or do not fit each other. The error lists all problems.
+    /// If a file cannot be used, or if two files contradict each other. The error lists all problems.
     pub fn open(name: &str, dir: impl AsRef<Path>, max_tokens: usize, help: &str) -> Result<TextModel, Box<OpenError>> {
         let dir = dir.as_ref();
         let mut problems = Vec::new();
@@ -95,18 +95,18 @@ impl TextModel {
         }
     }
 
-    /// Returns its name.
+    /// Returns the name of the model.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its configuration.
+    /// Returns the configuration of the encoder.
     pub fn config(&self) -> &BertConfig {
         &self.config
     }
 
-    /// Returns the graph for a batch of texts that are padded to one length. Its inputs are `ids` and `mask`, and its
-    /// output is `sentence_embedding`.
+    /// Returns the graph for a batch of texts that are padded to `sequence` tokens. Its inputs are `ids` and `mask`,
+    /// and its output is `sentence_embedding`.
     ///
     /// # Errors
     /// If the batch is empty, or the length exceeds the number of positions.
@@ -119,14 +119,14 @@ impl TextModel {
         )
     }
 
-    /// Returns the graph for batches of at most `max_batch` texts, padded to any length up to that of the longest
-    /// texts. Both are run-time extents.
+    /// Returns the graph for batches of up to `max_batch` texts, padded to any length up to the largest number of
+    /// tokens. Each run chooses both extents.
     ///
     /// # Errors
     /// If `max_batch` is 0.
     pub fn graph_to(&self, form: Form, max_batch: usize) -> Result<Graph, ShapeError> {
         let longest = self.tokens.max_tokens().min(self.config.positions);
-        // This checks the largest extents.
+        // Reports an error if the largest extents are out of range.
         self.graph(form, max_batch, longest)?;
         let open = bert::graph(&self.name, &self.config, form, &[BertOutput::SentenceEmbedding])?;
         let most = [(bert::BATCH, max_batch), (bert::SEQUENCE, longest)];
@@ -134,22 +134,22 @@ impl TextModel {
         Ok(open.bind_dims(&extents.into())?)
     }
 
-    /// Returns the values of the graph's parameters, by name. A value that was not converted stays in the mapped file.
+    /// Returns the values of the graph's parameters by name. Values that were not widened stay in the mapped file.
     pub fn weights(&self) -> &BTreeMap<String, Tensor> {
         &self.weights
     }
 
-    /// Returns the weights that were widened to `f32`, with their types in the file.
+    /// Returns the parameters that were widened to `f32`, with their types in the file.
     pub fn widened(&self) -> &[(String, Type)] {
         &self.widened
     }
 
-    /// Returns its tokenizer.
+    /// Returns the tokenizer.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
-    /// Returns batches of at most `max_batch` texts that together contain all texts.
+    /// Divides texts into batches of at most `max_batch` texts.
     ///
     /// # Errors
     /// If the tokenizer fails on a text.

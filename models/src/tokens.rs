@@ -1,4 +1,4 @@
-//! Tokenization: texts to token ids, and texts of different lengths to batches of few shapes.
+//! Tokenizes texts with a `tokenizer.json`, and groups texts of different lengths into batches of few shapes.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use eutectic_ir::{DType, Tensor};
 use serde_json::Value;
 use tokenizers::{Tokenizer, TruncationParams};
 
-/// A tokenizer from a `tokenizer.json`.
+/// A tokenizer that was read from a `tokenizer.json`.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     path: PathBuf,
@@ -30,24 +30,24 @@ pub enum TokensError {
         source: std::io::Error,
     },
     /// The file does not describe a tokenizer.
-    #[error("{}: not a tokenizer: {problem}", .path.display())]
+    #[error("cannot read {} as a tokenizer: {problem}", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
         /// The error.
         problem: String,
     },
-    /// The limit on tokens leaves no room for text.
-    #[error("{}: a text may have {max_tokens} tokens, but special ones take {special}; allow at least {}", .path.display(), .special + 1)]
+    /// The limit on tokens is too low for any text, because of the special tokens.
+    #[error("cannot use {} with texts of at most {max_tokens} tokens because {special} of them are special; allow at least {}", .path.display(), .special + 1)]
     TooShort {
         /// The file.
         path: PathBuf,
-        /// The limit on tokens.
+        /// The largest number of tokens of a text.
         max_tokens: usize,
-        /// The number of tokens of the empty text.
+        /// The number of special tokens that each text gets.
         special: usize,
     },
-    /// The tokenizer fails on a text.
+    /// A text cannot be tokenized.
     #[error("{}: cannot tokenize {text:?}: {problem}", .path.display())]
     Text {
         /// The file.
@@ -60,17 +60,17 @@ pub enum TokensError {
 }
 
 impl Tokens {
-    /// Reads a `tokenizer.json`. Texts are truncated to `max_tokens` tokens, including special ones. The settings of
-    /// the file for truncation and padding are ignored.
+    /// Reads a `tokenizer.json`. Texts are truncated to `max_tokens` tokens, which include special tokens. The file's
+    /// own settings for truncation and padding are ignored.
     ///
     /// # Errors
-    /// If the file cannot be read, does not describe a tokenizer, or its special tokens alone are too many.
+    /// If the file cannot be read, or does not describe a tokenizer, or its special tokens alone reach `max_tokens`.
     pub fn open(path: impl AsRef<Path>, max_tokens: usize) -> Result<Tokens, TokensError> {
         let path = path.as_ref().to_path_buf();
         let bytes = std::fs::read(&path).map_err(|source| TokensError::Io { path: path.clone(), source })?;
         let format =
             |problem: tokenizers::Error| TokensError::Format { path: path.clone(), problem: problem.to_string() };
-        // This check comes first, because the crate `tokenizers` panics on some invalid JSON.
+        // The crate `tokenizers` panics on some files that this check rejects.
         check_templates(&bytes).map_err(|problem| format(problem.into()))?;
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(format)?;
         tokenizer.with_padding(None);
@@ -82,13 +82,13 @@ impl Tokens {
         }
         let truncation = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
         tokenizer.with_truncation(Some(truncation)).map_err(format)?;
-        // The file repeats the ids of special tokens. They may differ from those of the vocabulary.
+        // The post-processor has its own ids of special tokens, which may exceed the ids of the vocabulary.
         let ids = tokenizer.get_vocab(true).into_values().chain(empty.get_ids().iter().copied());
         let vocabulary = ids.max().map_or(0, |id| id as usize + 1);
         Ok(Tokens { path, tokenizer, vocabulary, max_tokens })
     }
 
-    /// Returns one more than the largest token id.
+    /// Returns the largest token id plus 1.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
@@ -101,7 +101,7 @@ impl Tokens {
     /// Returns the token ids of a text, including special ones. The text may be empty.
     ///
     /// # Errors
-    /// If the tokenizer fails. One without an unknown token fails on unknown characters.
+    /// If the tokenizer fails. For example, a tokenizer without an unknown token fails on unknown characters.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>, TokensError> {
         let encoding = self.tokenizer.encode_fast(text, true).map_err(|problem| TokensError::Text {
             path: self.path.clone(),
@@ -111,10 +111,10 @@ impl Tokens {
         Ok(encoding.get_ids().iter().map(|&id| i64::from(id)).collect())
     }
 
-    /// Returns batches that together contain all texts.
+    /// Tokenizes texts and divides them into batches of at most `max_batch` texts.
     ///
     /// # Errors
-    /// The error of the first text on which [`Tokens::encode`] fails.
+    /// If [`Tokens::encode`] fails on a text. The error is that of the first such text.
     pub fn batches(&self, texts: &[impl AsRef<str>], max_batch: usize) -> Result<Vec<Batch>, TokensError> {
         let ids: Vec<_> = texts.iter().map(|text| self.encode(text.as_ref())).collect::<Result<_, _>>()?;
         let lengths: Vec<_> = ids.iter().map(Vec::len).collect();
@@ -123,8 +123,8 @@ impl Tokens {
     }
 }
 
-/// Checks a file for errors on which the crate `tokenizers` would panic: a template for one text must name that text,
-/// and only special tokens that it defines.
+/// Rejects a file on which the crate `tokenizers` would panic. The template for a single text must name that text A,
+/// and may only use special tokens that the file defines.
 fn check_templates(file: &[u8]) -> Result<(), String> {
     let file: Value = serde_json::from_slice(file).map_err(|e| e.to_string())?;
     let mut open = vec![&file["post_processor"]];
@@ -139,37 +139,40 @@ fn check_templates(file: &[u8]) -> Result<(), String> {
                 ));
             }
             if let Some(text) = text.filter(|text| *text != "A") {
-                return Err(format!("the template of the post-processor for the single text A uses a text {text}"));
+                return Err(format!(
+                    "the template of the post-processor for a single text uses the text {text}, but only A exists"
+                ));
             }
         }
     }
     Ok(())
 }
 
-/// The options of [`buckets`].
+/// The limits of [`buckets`].
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
     /// The largest number of texts in a bucket.
     pub max_batch: usize,
-    /// The largest padded length.
+    /// The largest length in tokens.
     pub max_length: usize,
 }
 
-/// Texts that run together.
+/// Texts that run together in one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The indices of the texts.
+    /// The indices of the texts in the list of all texts.
     pub texts: Vec<usize>,
-    /// The number of tokens to which each of them is padded.
+    /// The number of tokens to which each text of the bucket is padded.
     pub length: usize,
 }
 
-/// Groups texts of the given lengths so that few shapes occur, because each shape is compiled once.
+/// Groups texts of the given lengths into buckets of few different shapes. Few shapes are good because each one is
+/// compiled.
 ///
-/// Lengths are padded to multiples of 16 up to 64, of 32 up to 128, of 64 up to 256 and so on. Above 32 tokens, less
-/// than a third is then padding. The texts of one padded length are divided into buckets of 2ⁿ texts, the largest
-/// first: eleven texts are 8 + 2 + 1. So no row of a batch is padding. Shorter lengths come first. Within a length,
-/// texts keep their order.
+/// Lengths are padded to multiples of 16 up to 64, of 32 up to 128, of 64 up to 256 and so on. So padding is less than
+/// a third of any length above 32. The texts of one padded length are divided into buckets of 2ⁿ texts, the largest
+/// bucket first: eleven texts are 8 + 2 + 1. So no row of a batch is padding. Buckets of shorter lengths come first,
+/// and texts of one length keep their order.
 pub fn buckets(lengths: &[usize], options: Buckets) -> Vec<Bucket> {
     let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (text, &length) in lengths.iter().enumerate() {
@@ -188,16 +191,16 @@ pub fn buckets(lengths: &[usize], options: Buckets) -> Vec<Bucket> {
     buckets
 }
 
-/// Returns the length to which a text is padded. It is at least the length of the text.
+/// Returns the length in tokens to which a text is padded. It is at least `length`.
 fn padded(length: usize, max_length: usize) -> usize {
     let step = (length.next_power_of_two() / 4).max(16);
     length.max(1).next_multiple_of(step).min(max_length).max(length)
 }
 
-/// Token ids of several texts, padded to one length: the input of a text model.
+/// The token ids of several texts, padded to one length. They are the inputs of a text model.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The indices of the texts, row by row.
+    /// The index of each row's text in the list of all texts.
     pub texts: Vec<usize>,
     /// Token ids, and 0 for padding: `i64[texts length]`.
     pub ids: Tensor,
@@ -206,7 +209,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns the batch of a bucket. `all` has the token ids of all texts.
+    /// Builds the batch of a bucket. `all` has the token ids of all texts.
     fn new(bucket: Bucket, all: &[Vec<i64>]) -> Batch {
         let dims = [bucket.texts.len(), bucket.length];
         let rows = |value: fn(i64) -> i64| {
@@ -219,12 +222,12 @@ impl Batch {
         Batch { ids: rows(|id| id), mask: rows(|_| 1), texts: bucket.texts }
     }
 
-    /// Returns the number of texts, and the padded length.
+    /// Returns the number of texts and the padded length in tokens.
     pub fn dims(&self) -> [usize; 2] {
         [self.ids.dims()[0], self.ids.dims()[1]]
     }
 
-    /// Returns the value of the graph's input of that name.
+    /// Returns the value of the graph's input with that name.
     pub fn input(&self, name: &str) -> Option<&Tensor> {
         match name {
             "ids" => Some(&self.ids),

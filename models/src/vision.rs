@@ -1,4 +1,4 @@
-//! Models that take images. Commands open them by name, from a preset or from a folder.
+//! Models of images that commands know by name, with a preset or a folder for their sizes.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::{
     weights::{Weights, WeightsError},
 };
 
-/// A kind of model that takes images.
+/// A kind of image model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vision {
-    /// The image encoder of SAM. If masks are requested, the prompt encoder and the mask decoder are included.
+    /// The image encoder of SAM, or the whole SAM if masks are requested.
     Sam,
     /// The vision encoder of SAM 3: trunk and neck.
     Sam3,
@@ -25,10 +25,10 @@ pub enum Vision {
 }
 
 impl Vision {
-    /// All kinds.
+    /// All kinds of image models.
     pub const ALL: [Vision; 3] = [Vision::Sam, Vision::Sam3, Vision::Sam3Neck];
 
-    /// Returns its name.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Vision::Sam => "sam",
@@ -42,7 +42,7 @@ impl Vision {
         Vision::ALL.into_iter().find(|v| v.name() == name)
     }
 
-    /// Returns the names of its published sizes. The first is the default.
+    /// Returns the names of the published sizes. The first one is the default.
     pub fn presets(self) -> &'static [&'static str] {
         match self {
             Vision::Sam => &["vit-b", "vit-l", "vit-h"],
@@ -50,7 +50,7 @@ impl Vision {
         }
     }
 
-    /// Returns a published size.
+    /// Returns the model with a published size, or `None` for an unknown size.
     pub fn preset(self, name: &str) -> Option<VisionModel> {
         let published = || (name == "published").then(Sam3Config::default);
         match self {
@@ -60,10 +60,10 @@ impl Vision {
         }
     }
 
-    /// Returns the model that `config.json` of a folder describes.
+    /// Returns the model that `config.json` in a folder describes.
     ///
     /// # Errors
-    /// If the file is wrong. The error lists all problems.
+    /// If the file cannot be used. The error lists all problems.
     pub fn open(self, folder: &Path) -> Result<VisionModel, ConfigError> {
         let file = folder.join("config.json");
         match self {
@@ -74,20 +74,20 @@ impl Vision {
     }
 }
 
-/// A model that takes images, with its sizes.
+/// An image model with its configuration.
 #[derive(Clone, Debug)]
 pub enum VisionModel {
     /// SAM.
     Sam(SamConfig),
     /// The vision encoder of SAM 3.
     Sam3(Sam3Config),
-    /// Its neck.
+    /// The neck of SAM 3 alone.
     Sam3Neck(Sam3Config),
 }
 
 impl VisionModel {
-    /// Opens weights under the names of [`VisionModel::graph`]'s parameters. Optional tensors in the file are recorded
-    /// in the configuration.
+    /// Opens weights, and renames them to the parameters of [`VisionModel::graph`]. Records in the configuration
+    /// whether the file has optional tensors.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -110,7 +110,7 @@ impl VisionModel {
         }
     }
 
-    /// Returns the tensors in files of such models that the graph does not need.
+    /// Returns name patterns of tensors that files of this model may have and the graph does not read.
     pub fn ignored(&self) -> &'static [&'static str] {
         match self {
             VisionModel::Sam(_) => sam::IGNORED_FOR_EMBEDDINGS,
@@ -119,7 +119,8 @@ impl VisionModel {
         }
     }
 
-    /// Returns the preprocessing and the size of images. `None` if the graph does not take pixels.
+    /// Returns the preprocessing of images, and their rows and columns. Returns `None` if the graph does not take
+    /// pixels.
     pub fn preprocessing(&self) -> Option<(Preprocessing, [usize; 2])> {
         match self {
             VisionModel::Sam(config) => Some((image::SAM, config.vision.image)),
@@ -128,11 +129,11 @@ impl VisionModel {
         }
     }
 
-    /// Returns the name of the output [B D h w] that a picture shows.
+    /// Returns the name of the output [B D h w] that the command `run` draws as a picture.
     pub fn pictured(&self) -> &'static str {
         match self {
             VisionModel::Sam(_) => "embedding",
-            // The branch at the scale of the tokens.
+            // Branch 2 has the scale of the tokens.
             VisionModel::Sam3(_) | VisionModel::Sam3Neck(_) => "feature.2",
         }
     }

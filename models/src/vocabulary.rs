@@ -1,4 +1,4 @@
-//! The vocabulary of a GGUF file: texts to token ids, and token ids to texts.
+//! The vocabulary of a GGUF file: converts texts to token ids, and token ids to texts.
 
 mod build;
 mod pieces;
@@ -11,26 +11,26 @@ use self::build::Parts;
 pub use self::stream::TextStream;
 use crate::gguf::Gguf;
 
-/// A vocabulary, and its rules for splitting texts.
+/// The tokens of a GGUF file, and its rules for splitting texts into tokens.
 #[derive(Clone, Debug)]
 pub struct Vocabulary {
     path: PathBuf,
     parts: Parts,
 }
 
-/// The reason why a file's vocabulary cannot be used.
+/// The reason why a vocabulary cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum VocabularyError {
-    /// Values are missing, wrong or not supported. The list is complete.
+    /// Values are missing, wrong or not supported. All such values are listed.
     #[error("cannot read the vocabulary of {}:{}", .path.display(), .problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
     Format {
         /// The file.
         path: PathBuf,
-        /// Each thing that is missing, wrong or not supported.
+        /// A message for each value that is missing, wrong or not supported.
         problems: Vec<String>,
     },
     /// A text cannot be tokenized.
-    #[error("cannot divide the text {text:?}… into tokens of {}: {problem}", .path.display())]
+    #[error("cannot tokenize the text {text:?}… with the vocabulary of {}: {problem}", .path.display())]
     Text {
         /// The file.
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum VocabularyError {
 }
 
 impl Vocabulary {
-    /// Reads the vocabulary of a file.
+    /// Reads the vocabulary of a GGUF file.
     ///
     /// # Errors
     /// If values are missing, wrong or not supported. The error lists all of them.
@@ -59,13 +59,13 @@ impl Vocabulary {
         self.parts.pieces.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.parts.pieces.is_empty()
     }
 
-    /// Returns the token ids of a text. If `is_prompt`, the tokens that begin or end a text are added where the file
-    /// says so. Names of special tokens in the text, such as `<|im_end|>`, become these tokens.
+    /// Tokenizes a text. If `is_prompt`, adds the tokens that begin or end a text if the file requests them. Names of
+    /// special tokens in the text, such as `<|im_end|>`, become these tokens.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -80,7 +80,7 @@ impl Vocabulary {
         Ok(begin.into_iter().chain(encoding.get_ids().iter().copied()).chain(end).collect())
     }
 
-    /// Returns the text of tokens. Bytes that are not UTF-8 become U+FFFD.
+    /// Returns the text of tokens. Invalid UTF-8 becomes U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = TextStream::default();
         let text: String = ids.iter().map(|id| stream.push(self.bytes(*id))).collect();
@@ -92,7 +92,7 @@ impl Vocabulary {
         self.parts.pieces.get(id as usize).map_or(&[], |piece| &piece.bytes)
     }
 
-    /// Returns the name of a token, as the file has it.
+    /// Returns the name that the file gives to a token.
     pub fn name(&self, id: u32) -> Option<&str> {
         self.parts.pieces.get(id as usize).map(|piece| piece.name.as_str())
     }
@@ -102,17 +102,17 @@ impl Vocabulary {
         self.parts.ends.binary_search(&id).is_ok()
     }
 
-    /// Returns the first token of texts.
+    /// Returns the token that begins a text, if there is one.
     pub fn begin(&self) -> Option<u32> {
         self.parts.begin
     }
 
-    /// Returns whether [`Vocabulary::encode`] starts prompts with it.
+    /// Returns whether [`Vocabulary::encode`] adds the token that begins a text to prompts.
     pub fn adds_begin(&self) -> bool {
         self.parts.adds_begin && self.parts.begin.is_some()
     }
 
-    /// Returns the last token of texts.
+    /// Returns the token that ends a text, if there is one.
     pub fn end(&self) -> Option<u32> {
         self.parts.end
     }

@@ -1,5 +1,5 @@
-//! Weights: the tensors of a safetensors file or of a torch checkpoint. They are mapped into memory and matched with a
-//! program's parameters.
+//! Maps the tensors of a safetensors file or of a torch checkpoint into memory, and matches them with a program's
+//! parameters.
 
 mod file;
 mod pickle;
@@ -20,28 +20,29 @@ use memmap2::Mmap;
 use self::file::FileTensor;
 pub(crate) use self::file::Mapped;
 
-/// The tensors of a file by name. The file stays mapped while one of its tensors exists. It must not be truncated
-/// during that time. As with every memory map, a read would then end the process.
+/// The tensors of a file by name. The file stays mapped as long as one of its tensors exists. It must not be truncated
+/// during that time: a read beyond the end of a mapped file raises SIGBUS, which ends the process.
 #[derive(Debug)]
 pub struct Weights {
     path: PathBuf,
     tensors: BTreeMap<String, Entry>,
 }
 
-/// The tensor of a name.
+/// A tensor under its current name.
 #[derive(Debug)]
 struct Entry {
-    /// The name in the file, which may differ.
+    /// The name in the file. It differs if the tensor was renamed.
     spelled: String,
     stored: FileTensor,
 }
 
-/// Parameters with their values.
+/// The values of a program's parameters.
 #[derive(Clone, Debug)]
 pub struct BoundParams {
     /// The value of each parameter.
     pub tensors: BTreeMap<String, Tensor>,
-    /// The parameters that were widened from a narrower float, with the type in the file. Widening is exact.
+    /// The parameters that were widened from a narrower float type, with the type in the file. Widening changes no
+    /// value.
     pub widened: Vec<(String, Type)>,
 }
 
@@ -61,17 +62,17 @@ pub enum WeightsError {
     Format {
         /// The file.
         path: PathBuf,
-        /// The assumed format.
+        /// The format that was assumed.
         format: &'static str,
         /// The error.
         problem: String,
     },
-    /// The tensors of the file do not fit the parameters of the program.
+    /// The tensors of the file are not those that the program's parameters need.
     #[error("{}: the tensors do not fit the model:{}", .path.display(), list(.problems))]
     Mismatch {
         /// The file.
         path: PathBuf,
-        /// All differences: missing tensors first, then wrong ones, then extra ones.
+        /// All differences: missing tensors first, then tensors of another type, then extra ones.
         problems: Vec<Misfit>,
     },
 }
@@ -79,27 +80,27 @@ pub enum WeightsError {
 /// A difference between a file and a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The program has this parameter, but the file has no such tensor.
+    /// The program has a parameter for which the file has no tensor.
     Missing {
-        /// Its name.
+        /// The parameter's name.
         name: String,
         /// The parameter's type.
         expected: Type,
     },
-    /// The types differ by more than a float that can be widened.
+    /// The tensor has another type, and widening a float type would not give the parameter's type.
     Wrong {
-        /// Its name.
+        /// The parameter's name.
         name: String,
         /// The parameter's type.
         expected: Type,
-        /// The tensor's type, as the file has it.
+        /// The tensor's type in the file.
         found: String,
     },
-    /// The file has this tensor, but the program has no such parameter.
+    /// The file has a tensor for which the program has no parameter.
     Extra {
-        /// Its name.
+        /// The tensor's name.
         name: String,
-        /// The tensor's type, as the file has it.
+        /// The tensor's type in the file.
         found: String,
     },
 }
@@ -114,10 +115,11 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// The number of differences of each kind that are listed.
+/// The largest number of listed differences of each kind.
 const LISTED: usize = 12;
 
-/// Lists the first differences of each kind. Missing and extra names together show the kind of the file.
+/// Lists the first differences of each kind. Missing names next to extra names show the user which model the file is
+/// for.
 fn list(problems: &[Misfit]) -> String {
     let kinds = problems.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b));
     let kind = |same: &[Misfit]| {
@@ -129,12 +131,12 @@ fn list(problems: &[Misfit]) -> String {
 }
 
 impl Weights {
-    /// Maps a safetensors file, or a checkpoint of `torch.save`, and lists its tensors. Their elements are not read
-    /// yet. Nothing in a checkpoint is executed.
+    /// Maps a safetensors file, or a checkpoint of `torch.save`, and lists its tensors without reading their elements.
+    /// Code in a checkpoint is not executed.
     ///
     /// # Errors
-    /// If the file cannot be opened, is truncated or damaged, or contains objects other than tensors. A changed byte
-    /// within a tensor is not detected.
+    /// If the file cannot be opened, is truncated or damaged, or contains objects other than tensors. Damage within the
+    /// elements of a tensor is not detected.
     pub fn open(path: impl AsRef<Path>) -> Result<Weights, WeightsError> {
         let path = path.as_ref().to_path_buf();
         let io = |source| WeightsError::Io { path: path.clone(), source };
@@ -142,8 +144,8 @@ impl Weights {
         if file.metadata().map_err(io)?.is_dir() {
             return Err(io(std::io::ErrorKind::IsADirectory.into()));
         }
-        // SAFETY: the map is only read. The process cannot prevent others from truncating the file; see the
-        // documentation of the type.
+        // SAFETY: this process only reads the map. It cannot prevent other processes from truncating the file, so the
+        // documentation of `Weights` forbids that.
         let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(io)?);
         let (format, tensors) = if torch::is_archive(&map) {
             ("torch checkpoint", torch::tensors(&map))
@@ -159,8 +161,8 @@ impl Weights {
         }
     }
 
-    /// Renames the tensors. `rename` returns the new name and its rank. If new names are equal, the tensor with the
-    /// lowest rank stays. Tensors without a new name are dropped.
+    /// Renames the tensors. `rename` returns the new name of a tensor and a rank, or `None` to drop the tensor. If
+    /// several tensors get one name, that with the lowest rank stays.
     pub fn renamed(self, rename: impl Fn(&str) -> Option<(usize, String)>) -> Weights {
         let mut ranked = BTreeMap::<String, (usize, Entry)>::new();
         for (name, entry) in self.tensors {
@@ -172,7 +174,7 @@ impl Weights {
         Weights { path: self.path, tensors: ranked.into_iter().map(|(name, (_, entry))| (name, entry)).collect() }
     }
 
-    /// Replaces a tensor by the tensors that `parts` returns. If it returns none, the tensor stays.
+    /// Replaces a tensor by the tensors that `parts` returns. The tensor stays if `parts` returns `None`.
     pub fn replace(&mut self, name: &str, parts: impl FnOnce(&Tensor) -> Option<Vec<(String, Tensor)>>) {
         let Some(parts) = self.get(name).and_then(parts) else { return };
         let Some(Entry { spelled, .. }) = self.tensors.remove(name) else { return };
@@ -186,7 +188,7 @@ impl Weights {
         self.tensors.iter().map(|(name, entry)| (name.as_str(), entry.stored.to_string()))
     }
 
-    /// Returns a tensor, if the file has it and programs have its element type.
+    /// Returns a tensor. Returns `None` if the file lacks it, or if programs do not have its element type.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         match &self.tensors.get(name)?.stored {
             FileTensor::Usable(tensor) => Some(tensor),
@@ -194,14 +196,14 @@ impl Weights {
         }
     }
 
-    /// Returns the values of parameters. A float is widened if the parameter is a wider float, for example `f16` in the
-    /// file and `f32` in the program. This is exact. All other conversions are refused.
+    /// Returns the values of parameters. Widens a tensor of a narrower float type to the parameter's type, for example
+    /// `f16` to `f32`, which changes no value. Other conversions are errors.
     ///
-    /// Tensors that are no parameter are an error, unless their name matches one of `ignored`. A `*` at the start or
-    /// the end of a pattern matches any text.
+    /// Tensors without a parameter are errors, unless their name matches one of the patterns `ignored`. A `*` at the
+    /// start or the end of a pattern matches any text.
     ///
     /// # Errors
-    /// [`WeightsError::Mismatch`], which lists everything that is missing, wrong or extra.
+    /// [`WeightsError::Mismatch`] with all tensors that are missing, wrong or extra.
     pub fn bind<'a>(
         &self,
         params: impl IntoIterator<Item = (&'a str, &'a Type)>,

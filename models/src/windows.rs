@@ -7,7 +7,7 @@ use crate::{
     nn::{Built, transpose},
 };
 
-/// Tokens [batch rows columns E].
+/// The extents of a grid of tokens [batch rows columns E].
 #[derive(Clone, Copy)]
 pub(crate) struct TokenGrid {
     pub batch: usize,
@@ -15,8 +15,9 @@ pub(crate) struct TokenGrid {
     pub columns: usize,
 }
 
-/// Applies attention within windows: each window becomes an image of the batch. If windows do not divide the grid,
-/// zeros pad it at the bottom and at the right. These are ordinary tokens and are not masked.
+/// Applies `attend` within windows: each window becomes an image of the batch. If windows do not divide the grid, zeros
+/// pad the grid at the bottom and at the right. The padding is not masked, so tokens attend to it, as in the published
+/// models.
 pub(crate) fn in_windows(
     m: &mut ModuleBuilder<'_>,
     grid: TokenGrid,

@@ -14,9 +14,11 @@ use eutectic_models::{
 
 const OUTPUTS: &[BertOutput] = &[BertOutput::LastHiddenState, BertOutput::SentenceEmbedding];
 
-/// Composites store constants as `f64`, except for the scale (1/4 here) and an epsilon of 1e-12.
+/// The tolerance for composite ops. They store constants as `f64`, except the scale, which is 1/4 here, and an epsilon
+/// of 1e-12.
 const COMPOSITE: f64 = 1e-10;
-/// Primitives store them as `f32`: 1/√2, √(2/π) and 0.044715 have relative errors of up to 3e-8.
+/// The tolerance for primitive ops. They store constants as `f32`: 1/√2, √(2/π) and 0.044715 have relative errors up to
+/// 3e-8.
 const PRIMITIVE: f64 = 2e-6;
 
 fn weights(graph: &Graph) -> BTreeMap<String, Tensor> {

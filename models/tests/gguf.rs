@@ -13,7 +13,7 @@ use eutectic_models::{
     npy,
 };
 
-/// Returns a folder with these files.
+/// Returns a folder with the given files.
 fn folder(files: &[(&str, Vec<u8>)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -39,7 +39,7 @@ fn every_format_is_decoded_to_the_bits_that_the_package_gguf_gives() {
         checked.push(name.as_str());
     }
     let mut all: Vec<_> = FORMATS.iter().filter(|format| format.is_decoded()).map(|format| format.name).collect();
-    // `F32` is the reference for the others.
+    // The tensor in the format `F32` is the reference for the other formats.
     all.retain(|name| *name != "F32");
     all.sort_unstable();
     assert_eq!(checked, all);
@@ -86,7 +86,7 @@ fn wrong_files_are_refused_with_place_and_remedy() {
     expect(changed(0, b"GGML"), "at byte 0, the file begins with [47, 47, 4d, 4c]");
     expect(changed(4, &[1, 0, 0, 0]), "the version is 1; versions 2 and 3 are supported; convert");
     expect(changed(4, &[0, 0, 0, 3]), "big-endian");
-    // Counts of tensors and values, and a length of a text, that no file can satisfy.
+    // These counts of tensors and values, and this length of a string, exceed any file.
     for at in [8, 16, 24] {
         expect(changed(at, &u64::MAX.to_le_bytes()), "at byte");
         expect(changed(at, &(1_u64 << 40).to_le_bytes()), "at byte");

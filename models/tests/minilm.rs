@@ -1,4 +1,5 @@
-//! The real model, if it has been fetched: `models/scripts/fetch-minilm.sh`, then `cargo test -- --ignored`.
+//! Tests the real all-MiniLM-L6-v2, if it has been fetched: `models/scripts/fetch-minilm.sh`, then `cargo test --
+//! --ignored`.
 
 mod common;
 
@@ -41,7 +42,7 @@ fn token_ids_equal_the_reference() {
     }
 }
 
-/// The texts are short because the interpreter is slow.
+/// Texts of the test. They are short because the interpreter is slow.
 #[test]
 #[ignore = "needs target/minilm: run models/scripts/fetch-minilm.sh"]
 fn embeddings_of_short_texts_equal_the_reference() {

@@ -12,14 +12,14 @@ use eutectic_models::{
     sam::{self, IGNORED_FOR_EMBEDDINGS, IGNORED_FOR_MASKS, Label, Prompts, SamConfig},
 };
 
-/// Expected values are stored as f32, and transformers computes some parts in f32.
+/// The relative tolerance. The expected values are stored as f32, and transformers computes some values in f32.
 const TOLERANCE: f64 = 1e-5;
 
 fn bind(graph: &Graph, weights: &Weights, ignored: &[&str]) -> Result<BoundParams, WeightsError> {
     weights.bind(graph.named("param").map(|(name, id)| (name, graph.ty(id))), ignored)
 }
 
-/// Returns the largest difference, relative to the largest expected value.
+/// Returns the largest difference, divided by the largest expected value.
 fn error(expected: &Weights, name: &str, result: &[f64]) -> f64 {
     let expected = expected.get(name).unwrap().to_f64();
     common::difference(&expected, result) / expected.iter().fold(0.0, |m: f64, x| m.max(x.abs()))
@@ -52,7 +52,7 @@ fn checkpoints_of_torch_under_the_names_of_the_release_are_the_same_model() {
     assert!(error <= TOLERANCE, "{error:e}");
 }
 
-/// Returns points and labels [2 2 N] with the additional points of a prompt: one labelled as no point, or the two
+/// Returns points and labels [2 2 N]. Each prompt gets additional points: one that is labelled as no point, or the two
 /// corners of a box.
 fn prompts(expected: &Weights, boxes: bool) -> [(&'static str, Tensor); 2] {
     let [points, labels] = ["points", "labels"].map(|name| expected.get(name).unwrap().clone());
@@ -74,7 +74,7 @@ fn prompts(expected: &Weights, boxes: bool) -> [(&'static str, Tensor); 2] {
     [("points", Tensor::from_f64(DType::F32, &[2, 2, number, 2], xy)), ("labels", labels)]
 }
 
-/// Returns masks 1.. of each prompt, or mask 0 only, from results [2 2 4 ..].
+/// Returns masks 1 to 3 of each prompt from results [2 2 4 ..], or only mask 0.
 fn chosen(all: &[f64], several: bool) -> Vec<f64> {
     let size = all.len() / 16;
     let masks = all.chunks(size).enumerate().filter(|(n, _)| (n % 4 > 0) == several);

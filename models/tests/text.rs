@@ -1,4 +1,4 @@
-//! A text model from a directory: tokens, embeddings that do not depend on the batch, and damaged files.
+//! Tests a text model from a directory: tokens, embeddings that do not depend on the batch, and damaged files.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn model() -> TextModel {
     TextModel::open("tiny", golden("tiny-bert"), MAX_TOKENS, "").unwrap()
 }
 
-/// Returns text, token ids and embedding of each case.
+/// Returns the text, the token ids and the embedding of each case.
 fn cases() -> Vec<(String, Vec<i64>, Vec<f64>)> {
     let file: Value = serde_json::from_slice(&fs::read(golden("tiny-bert/texts.json")).unwrap()).unwrap();
     let case = |case: &Value| {
@@ -40,7 +40,7 @@ fn texts_are_tokenized_as_by_the_reference() {
     for (text, ids, _) in cases() {
         assert_eq!(model.tokens().encode(&text).unwrap(), ids, "{text:?}");
     }
-    // The file's own truncation to five tokens and padding to five are overridden.
+    // The tokenizer's settings for truncation and padding to five tokens are overridden.
     assert_eq!(model.tokens().encode("").unwrap().len(), 2);
     assert_eq!(model.tokens().encode(&"melt ".repeat(10_000)).unwrap().len(), MAX_TOKENS);
 }
@@ -115,7 +115,7 @@ fn damaged_tokenizers_are_errors() {
         fs::write(&path, &whole[..length]).unwrap();
         assert!(matches!(Tokens::open(&path, 9), Err(TokensError::Format { .. })), "{length} bytes");
     }
-    // Templates that the library would panic on.
+    // These templates would make the library `tokenizers` panic.
     let text = String::from_utf8(whole.clone()).unwrap();
     for (from, to) in [("\"[SEP]\": {\n", "\"[SEB]\": {\n"), ("\"id\": \"A\"", "\"id\": \"B\"")] {
         assert!(text.contains(from), "{from}");

@@ -1,4 +1,4 @@
-//! Checkpoints of torch: whole, damaged and malicious ones.
+//! Tests checkpoints of torch: whole, damaged and malicious ones.
 
 use std::{
     io::{Cursor, Write},
@@ -14,7 +14,7 @@ fn open(bytes: &[u8]) -> Result<Weights, WeightsError> {
     Weights::open(file.path())
 }
 
-/// Returns an archive as torch writes it, with this pickle and one storage of 6 numbers, 0 to 5.
+/// Returns an archive like those of torch, with the given pickle and one storage of the numbers 0 to 5.
 fn archive(pickle: &[u8]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
@@ -26,7 +26,7 @@ fn archive(pickle: &[u8]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// Returns the pickle of {"w": a tensor of these extents and strides} in protocol 2.
+/// Returns the pickle, in protocol 2, of {"w": a tensor of the given extents and strides}.
 fn tensor(kind: &str, offset: u8, dims: &[u8], strides: &[u8]) -> Vec<u8> {
     let numbers = |of: &[u8]| [b"(", &of.iter().flat_map(|n| [b'K', *n]).collect::<Vec<_>>()[..], b"t"].concat();
     let storage = format!("ctorch\n{kind}\nX\x01\0\0\x000X\x03\0\0\0cpuK\x06tQ");
@@ -91,7 +91,7 @@ fn nothing_is_executed() {
 
 #[test]
 fn dictionaries_that_hold_themselves_end() {
-    // A dictionary that contains itself.
+    // The dictionary contains itself.
     assert_eq!(open(&archive(b"\x80\x02}q\0X\x01\0\0\0ah\0s.")).unwrap().names().count(), 0);
 }
 

@@ -1,5 +1,5 @@
-//! Vocabularies of GGUF files: tokens compared with SentencePiece, and damaged files. (`eutectic/tests/language.rs`
-//! compares byte pairs with transformers.)
+//! Tests vocabularies of GGUF files: tokens compared with SentencePiece, and damaged files.
+//! `eutectic/tests/language.rs` compares byte pairs with transformers.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn scores_divide_texts_as_sentence_piece_divides_them() {
     assert!(vocabulary.is_end(2) && !vocabulary.is_end(3));
 }
 
-/// Returns byte pairs with the letters a and b, a digit and some punctuation.
+/// Returns a byte-pair vocabulary with the letters a and b, a digit and some punctuation.
 fn byte_pairs() -> Writer {
     let tokens = ["a", "b", "ab", "Ġ", "Ġab", "1", "<|im_end|>", "<x>", "!"];
     let writer = Writer::default().text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", &tokens);
@@ -47,12 +47,12 @@ fn special_tokens_are_found_in_texts_and_end_them() {
         let vocabulary = with(pre);
         let ids = vocabulary.encode("ab ab11<|im_end|>a<x>!", false).unwrap();
         assert_eq!(ids, [2, 4, 5, 5, 6, 0, 7, 8], "{pre}");
-        // A control token adds no text; a user-defined one does.
+        // A control token adds no text, but a user-defined one does.
         assert_eq!(vocabulary.decode(&ids), "ab ab11a<x>!");
         assert!(vocabulary.is_end(6) && !vocabulary.is_end(7), "its name says so");
         assert_eq!(vocabulary.decode(&[99]), "");
     }
-    // The file names no begin token.
+    // The file names no token that begins a text.
     assert!(!with("llama-bpe").adds_begin());
     let begins =
         |writer: Writer| vocabulary(&writer.u32("tokenizer.ggml.bos_token_id", 7)).unwrap().encode("a", true).unwrap();
@@ -71,7 +71,7 @@ fn everything_that_is_wrong_is_named_at_once() {
         assert!(text.contains(wanted), "{wanted} is not in {text}");
     }
     let text = error(&Writer::default().text("tokenizer.ggml.model", "bert"));
-    assert!(text.contains("`bert` is not supported") && text.contains("list of texts"), "{text}");
+    assert!(text.contains("`bert` is not supported") && text.contains("list of strings"), "{text}");
     let llama = Writer::default().text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", &["a"]);
     assert!(error(&llama).contains("a list of 1 numbers, it has 0"));
     let merges = Writer::default().text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", &["a"]);

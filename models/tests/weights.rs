@@ -1,11 +1,11 @@
-//! Safetensors files, whole and damaged.
+//! Tests safetensors files, whole and damaged ones.
 
 use std::{io::Write, path::Path};
 
 use eutectic_ir::{DType, Type};
 use eutectic_models::{Misfit, Weights, WeightsError, random::Rng};
 
-/// Returns a file with the given header and this number of data bytes.
+/// Returns a file with the given header and number of data bytes.
 fn file(header: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
@@ -13,8 +13,8 @@ fn file(header: &str, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns tensors of several types: 2x3 f32, 4 f16 (1, -2, 0.5, 65504), 2 bf16 (1, -3), 1 i64, 2 bool, and 4 of a type
-/// that programs do not have.
+/// Returns tensors of several types: 2x3 f32, 4 f16 (1, -2, 0.5, 65504), 2 bf16 (1, -3), 1 i64, 2 bool, and 4 elements
+/// of a type that programs do not have.
 fn sample() -> Vec<u8> {
     let header = r#"{"__metadata__":{"format":"pt"},
         "a.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
@@ -99,7 +99,7 @@ fn files_that_are_none_are_errors() {
         (r#"{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}"#, 4),
         (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#, 8),
         (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}"#, 4),
-        // Overlapping, and with a gap between them.
+        // Byte ranges that overlap, and byte ranges with a gap.
         (
             r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}"#,
             12,
@@ -108,7 +108,7 @@ fn files_that_are_none_are_errors() {
             r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}"#,
             12,
         ),
-        // Products and sums that overflow.
+        // Extents whose product overflows, and byte ranges whose end overflows.
         (r#"{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#, 0),
         (r#"{"a":{"dtype":"U8","shape":[0,18446744073709551615,2],"data_offsets":[0,0]}}"#, 1),
         (r#"{"a":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}"#, 1),
@@ -123,7 +123,7 @@ fn files_that_are_none_are_errors() {
     };
     let header = format!("{{{}}}", (0..8).map(entry).collect::<Vec<_>>().join(","));
     assert!(open(&file(&header, b"")).is_err());
-    // Header lengths that are too large, up to the largest.
+    // Header lengths that exceed the file, up to the largest number.
     for length in [51_u64, 1 << 20, 1 << 40, u64::MAX - 7, u64::MAX] {
         let mut bytes = sample();
         bytes[..8].copy_from_slice(&length.to_le_bytes());

@@ -8,10 +8,10 @@ use crate::{
     error::{Problem, Result, told},
 };
 
-/// The names of an element type in other libraries.
+/// The names of an element type in DLPack, NumPy and ml_dtypes.
 struct Names {
     dtype: DType,
-    /// Its kind in DLPack.
+    /// The type code in DLPack.
     code: u8,
     /// The NumPy type with the same bits.
     numpy: &'static str,
@@ -44,7 +44,7 @@ const NAMES: [Names; DType::ALL.len()] = [
     names(DType::U16, 1, "uint16"),
 ];
 
-// The table is indexed by the number of an element type.
+// The number of an element type is the index of its row.
 const _: () = {
     let mut at = 0;
     while at < NAMES.len() {
@@ -53,17 +53,17 @@ const _: () = {
     }
 };
 
-/// Whether a tensor shares the memory of an array.
+/// Whether a tensor shares the memory of an array or copies it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// It shares the memory if the array is contiguous in row-major order. The array must not change while the tensor
-    /// exists.
+    /// Shares the memory if the array is contiguous in row-major order, and copies it otherwise. The array must not
+    /// change while the tensor exists.
     Borrow,
-    /// It is a copy.
+    /// Copies the memory.
     Copy,
 }
 
-/// Converts an array to a tensor.
+/// Converts an array to a tensor. `what` names the array in errors.
 ///
 /// # Errors
 /// If the value is not an array, is not in host memory, or has an element type that programs do not have.
@@ -74,7 +74,7 @@ pub fn read(what: &str, value: &Bound<'_, PyAny>, take: Take) -> Result<Tensor> 
     })
 }
 
-/// Reinterprets an array of bits as `wanted`, if that is an element type that NumPy does not have.
+/// Reinterprets an array of bits as the element type `wanted`, if NumPy lacks that type.
 pub fn as_wanted(tensor: Tensor, wanted: Option<DType>) -> Tensor {
     struct Bits(Tensor);
     impl AsRef<[u8]> for Bits {
@@ -101,7 +101,7 @@ fn tensor(value: &Bound<'_, PyAny>, take: Take) -> Result<Tensor> {
         (_, bytes) => {
             let mut copy = bytes.map_or_else(|view| view.copied(), |bytes| bytes.as_ref().to_vec());
             if dtype == DType::Bool {
-                // NumPy takes any nonzero byte for true.
+                // NumPy treats any nonzero byte as true, and tensors need 1.
                 copy.iter_mut().for_each(|b| *b = u8::from(*b != 0));
             }
             Tensor::new(dtype, &dims, copy)
@@ -110,8 +110,8 @@ fn tensor(value: &Bound<'_, PyAny>, take: Take) -> Result<Tensor> {
     tensor.map_err(told)
 }
 
-/// Returns a view of an array. An array that DLPack cannot export is first copied into one that it can. The name is
-/// that of the element type, if NumPy does not have it.
+/// Returns a view of an array. An array that DLPack cannot export is first copied into one that it can export. The
+/// second result is the name of the element type, if NumPy lacks that type.
 fn view(value: &Bound<'_, PyAny>) -> Result<(View, Option<String>)> {
     match View::of(value) {
         Err(Problem::Raised(_)) => {
@@ -134,14 +134,14 @@ fn dtype(view: &View, spelled: Option<&str>) -> Result<DType> {
     found.ok_or_else(|| told(format_args!("programs have no element type for kind {code} of DLPack with {width} bits")))
 }
 
-/// An array for a result.
+/// A NumPy array for a result, with access to its memory.
 pub struct NewArray {
     array: Py<PyAny>,
     bytes: Bytes,
 }
 
 impl NewArray {
-    /// Creates an array of zeros.
+    /// Creates an array of zeros with the extents and the element type of `ty`.
     ///
     /// # Errors
     /// If there is not enough memory.
@@ -161,7 +161,7 @@ impl NewArray {
         Ok(NewArray { array: array.unbind(), bytes })
     }
 
-    /// Creates an array with a tensor's elements.
+    /// Creates an array with the elements of a tensor.
     ///
     /// # Errors
     /// If there is not enough memory.
@@ -171,27 +171,27 @@ impl NewArray {
         Ok(array.finish())
     }
 
-    /// Returns its memory.
+    /// Returns the memory of the array.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: nobody else has the array before it is finished.
+        // SAFETY: no other code has the array before `finish` returns it.
         unsafe { self.bytes.as_mut() }
     }
 
-    /// Returns the array.
+    /// Returns the finished array.
     pub fn finish(self) -> Py<PyAny> {
         self.array
     }
 }
 
-/// The types of NumPy arrays for an element type.
+/// The NumPy types that stand for an element type.
 struct NumpyType {
-    /// The type that has the same bits.
+    /// The type with the same bits.
     stored: Py<PyAny>,
-    /// The type of results, if it differs.
+    /// The type of results, if ml_dtypes has one and NumPy does not.
     shown: Option<Py<PyAny>>,
 }
 
-/// Returns the types of NumPy for all element types, in the order of [`NAMES`].
+/// Returns the NumPy types of all element types, in the order of [`NAMES`].
 fn types(py: Python<'_>) -> PyResult<&'static [NumpyType]> {
     static TYPES: PyOnceLock<Vec<NumpyType>> = PyOnceLock::new();
     let types = TYPES.get_or_try_init(py, || {

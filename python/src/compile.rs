@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Result, told};
 
-/// The options of compilation.
+/// The options of compilation, which `eutectic.load` passes as a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct CompileOptions {
@@ -29,7 +29,7 @@ impl CompileOptions {
     /// Returns the compiler that the options select.
     ///
     /// # Errors
-    /// If the backend cannot be opened, or costs or rules cannot be read or are wrong.
+    /// If the backend cannot be opened, or if costs or rules cannot be used.
     pub fn compiler(&self) -> Result<Compiler> {
         let text = |path: &PathBuf| {
             std::fs::read_to_string(path).map_err(|e| told(format_args!("cannot read {}: {e}", path.display())))
@@ -42,7 +42,10 @@ impl CompileOptions {
         for path in &self.rules {
             let added = RuleSet::load_after(path, &rules).map_err(eutectic::Error::from)?;
             if added.is_empty() {
-                return Err(told(format_args!("no rule is in {}; a rule file is named NAME.rules", path.display())));
+                return Err(told(format_args!(
+                    "cannot add rules from {} because it contains none; a rule file is named NAME.rules",
+                    path.display()
+                )));
             }
             rules = rules.and(added)?;
         }
@@ -60,9 +63,11 @@ const FP: [(&str, Fp); 3] = [("exact", Fp::Exact), ("reassoc", Fp::Reassoc), ("f
 const PRECISION: [(&str, Precision); 4] =
     [("f32", Precision::F32), ("tf32", Precision::Tf32), ("f16", Precision::F16), ("bf16", Precision::Bf16)];
 
-/// Returns the value of an option's word.
+/// Returns the value that a word stands for. The error lists the known words.
 fn chosen<T: Copy>(option: &str, word: &str, known: &[(&str, T)]) -> Result<T> {
     let words = || known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
     let found = known.iter().find(|(known, _)| *known == word).map(|(_, value)| *value);
-    found.ok_or_else(|| told(format_args!("unknown {option} {word:?}; known are {}", words())))
+    found.ok_or_else(|| {
+        told(format_args!("the option {option} has the unknown value {word:?}; it must be one of {}", words()))
+    })
 }

@@ -12,12 +12,12 @@ use pyo3::{
 
 use crate::error::{Result, told};
 
-/// The version of the structures below.
+/// The supported major version of DLPack, whose structures follow.
 const MAJOR: u32 = 1;
 const VERSIONED: &CStr = c"dltensor_versioned";
 const UNVERSIONED: &CStr = c"dltensor";
 
-/// The kinds of memory that the host can read: host memory, and memory that CUDA or ROCm has pinned.
+/// The device types whose memory the host can read: host memory, and host memory that CUDA or ROCm has pinned.
 const HOSTS: [i32; 3] = [1, 3, 11];
 
 #[repr(C)]
@@ -47,17 +47,17 @@ struct RawVersioned {
     tensor: RawTensor,
 }
 
-/// An array in host memory.
+/// A view of an array in host memory.
 pub struct View {
-    /// The kind of its elements by DLPack's number, and their size in bits.
+    /// The type code of the elements in DLPack, and their size in bits.
     pub element: (u8, u8),
-    /// Its extents.
+    /// The extents.
     pub dims: Vec<usize>,
     /// The distance between neighbours along each axis, in elements.
     strides: Vec<isize>,
-    /// The first element. It is dangling if there are none.
+    /// The address of the first element. It is dangling if the array has no elements.
     data: NonNull<u8>,
-    /// Keeps the array's memory alive. The array still owns it: the capsule is not consumed.
+    /// The capsule keeps the array's memory alive. It is not consumed, so the array still owns the memory.
     capsule: Py<PyCapsule>,
 }
 
@@ -68,15 +68,15 @@ pub struct Bytes {
     _capsule: Py<PyCapsule>,
 }
 
-// SAFETY: the capsule keeps the memory of the array alive, and threads may read it. The caller must not write to the
-// array during a run, as with every NumPy function that releases the interpreter's lock.
+// SAFETY: the capsule keeps the memory alive, and any thread may read it. The caller must not write to the array during
+// a run, as with every NumPy function that releases the interpreter's lock.
 unsafe impl Send for Bytes {}
-// SAFETY: as above.
+// SAFETY: several threads may read the memory at the same time, because no thread writes to it during a run.
 unsafe impl Sync for Bytes {}
 
 impl AsRef<[u8]> for Bytes {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `View::bytes` checked that the array has this many bytes.
+        // SAFETY: `View::bytes` has checked that the array has this many contiguous bytes.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 }
@@ -85,40 +85,43 @@ impl Bytes {
     /// Returns the bytes for writing.
     ///
     /// # Safety
-    /// Nobody else has access to the array.
+    /// No other code may have access to the array.
     pub unsafe fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for reading. The caller ensures that nobody else reads or writes.
+        // SAFETY: the array has this many contiguous bytes, and the caller ensures that no other code reads or writes
+        // them.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 }
 
 impl View {
-    /// Gets the memory of an array.
+    /// Returns a view of an array's memory.
     ///
     /// # Errors
-    /// If the array raises an exception, is in the memory of a device, or uses another version of DLPack.
+    /// If `__dlpack__` raises an exception, if the memory is that of a device, or if the version of DLPack is not
+    /// supported.
     pub fn of(array: &Bound<'_, PyAny>) -> Result<View> {
         let capsule = export(array)?.cast_into::<PyCapsule>().map_err(PyErr::from)?;
         let tensor: *const RawTensor = if capsule.is_valid_checked(Some(VERSIONED)) {
             let managed = capsule.pointer_checked(Some(VERSIONED))?.cast::<RawVersioned>().as_ptr();
-            // SAFETY: a capsule with this name contains this structure. The version has the same place in all versions.
+            // SAFETY: a capsule with this name contains this structure. The version is at the same offset in all
+            // versions.
             let [major, minor] = unsafe { (*managed).version };
             if major != MAJOR {
                 return Err(told(format_args!(
                     "it is exported by DLPack {major}.{minor}, and only version {MAJOR} is supported"
                 )));
             }
-            // SAFETY: as above, for this version.
+            // SAFETY: a capsule with this name contains this structure, and its version is supported.
             unsafe { &raw const (*managed).tensor }
         } else {
             capsule.pointer_checked(Some(UNVERSIONED))?.cast().as_ptr()
         };
-        // SAFETY: the structure lives as long as the capsule, which has not been consumed.
+        // SAFETY: the structure lives as long as the capsule, which is not consumed.
         unsafe { View::read(&*tensor, capsule.unbind()) }
     }
 
     /// # Safety
-    /// The structure is valid by DLPack's rules, and lives as long as the capsule.
+    /// The structure must be valid by DLPack's rules, and live as long as the capsule.
     unsafe fn read(tensor: &RawTensor, capsule: Py<PyCapsule>) -> Result<View> {
         if !HOSTS.contains(&tensor.device[0]) {
             let kind = tensor.device[0];
@@ -130,7 +133,7 @@ impl View {
             return Err(told("its elements are vectors"));
         }
         let rank = usize::try_from(tensor.rank).unwrap_or(0);
-        // SAFETY: if the pointer is not null, it points to as many numbers as there are axes.
+        // SAFETY: a pointer that is not null points to as many numbers as there are axes.
         let list =
             |at: *const i64| (rank > 0 && !at.is_null()).then(|| unsafe { std::slice::from_raw_parts(at, rank) });
         let dims: Vec<usize> =
@@ -139,12 +142,13 @@ impl View {
             Some(strides) => strides.iter().map(|&n| n as isize).collect(),
             None => compact(&dims),
         };
-        // SAFETY: the offset stays within the array.
+        // SAFETY: the offset is within the array.
         let data = NonNull::new(unsafe { tensor.data.add(tensor.offset as usize) }).unwrap_or(NonNull::dangling());
         Ok(View { element: (tensor.element.code, tensor.element.bits), dims, strides, data, capsule })
     }
 
-    /// Returns the bytes in place if the array is contiguous in row-major order. Otherwise, it returns the view again.
+    /// Returns the bytes without a copy if the array is contiguous in row-major order, and otherwise gives the view
+    /// back.
     pub fn bytes(self) -> Result<Bytes, View> {
         let count: usize = self.dims.iter().product();
         let dense = self.dims.iter().zip(self.strides.iter().zip(compact(&self.dims)));
@@ -157,7 +161,7 @@ impl View {
     /// Returns a copy of the bytes in row-major order.
     pub fn copied(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.dims.iter().product::<usize>() * self.size());
-        // SAFETY: all elements are within the array.
+        // SAFETY: all elements that extents and strides determine are within the array.
         unsafe { copy(self.data.as_ptr(), self.size(), &self.dims, &self.strides, &mut bytes) };
         bytes
     }
@@ -167,7 +171,7 @@ impl View {
     }
 }
 
-/// Calls `__dlpack__`. Older libraries do not accept the argument for the version.
+/// Calls `__dlpack__` of an array. Older libraries do not accept the argument for the version.
 fn export<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static NEWEST: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = array.py();
@@ -188,21 +192,21 @@ fn compact(dims: &[usize]) -> Vec<isize> {
     strides
 }
 
-/// Appends the elements of some axes in row-major order.
+/// Appends the elements of an array in row-major order. `dims` and `strides` are those of the axes that remain.
 ///
 /// # Safety
-/// All elements that extents and strides determine are within the array.
+/// All elements that extents and strides determine must be within the array.
 unsafe fn copy(from: *const u8, size: usize, dims: &[usize], strides: &[isize], to: &mut Vec<u8>) {
     let (Some((&extent, dims)), Some((&stride, inner))) = (dims.split_first(), strides.split_first()) else {
-        // SAFETY: there is an element at this place.
+        // SAFETY: without axes, `from` is the address of an element.
         return to.extend_from_slice(unsafe { std::slice::from_raw_parts(from, size) });
     };
     if dims.is_empty() && stride == 1 {
-        // SAFETY: there is a row of elements at this place.
+        // SAFETY: `from` is the address of `extent` contiguous elements.
         return to.extend_from_slice(unsafe { std::slice::from_raw_parts(from, extent * size) });
     }
     for at in 0..extent as isize {
-        // SAFETY: the elements of each part are within the array.
+        // SAFETY: the part at each index of the axis is within the array.
         unsafe { copy(from.offset(at * stride * size as isize), size, dims, inner, to) };
     }
 }

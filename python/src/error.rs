@@ -15,7 +15,7 @@ use eutectic::engine::{
 use miette::Diagnostic;
 use pyo3::{create_exception, exceptions::PyException, prelude::*};
 
-create_exception!(eutectic, Error, PyException, "Tells why the engine cannot load or run a model.");
+create_exception!(eutectic, Error, PyException, "The reason why the engine cannot load or run a model.");
 
 /// The reason why a call has no result.
 pub enum Problem {
@@ -28,17 +28,17 @@ pub enum Problem {
 /// The result of functions of this crate.
 pub type Result<T, E = Problem> = std::result::Result<T, E>;
 
-/// Creates a problem from a message.
+/// Returns a problem with a message.
 pub fn told(message: impl fmt::Display) -> Problem {
     Problem::Told(message.to_string())
 }
 
-/// Describes an unknown name. The message lists the known ones.
+/// Returns the message about an unknown name, which lists the known names or suggests one.
 pub fn unknown<'n>(of: &str, what: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     format!("{of} has no {what} `{name}`; {}", suggestion(name, "it has", known))
 }
 
-/// Calls the engine. A panic, which is a defect of the engine, becomes an error.
+/// Calls the engine. A panic, which is a defect of the engine, becomes an error instead of ending the process.
 pub fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
@@ -47,7 +47,7 @@ pub fn guarded<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Lists the errors of a source with their places and help texts.
+/// Returns the errors of a source as text, with their places and help.
 pub fn listed(errors: &Errors) -> String {
     let mut text = errors.to_string();
     for error in &errors.0 {
@@ -59,7 +59,7 @@ pub fn listed(errors: &Errors) -> String {
     text
 }
 
-/// Returns `FILE:LINE: `, unless the message starts with it.
+/// Returns the place of an error as `FILE:LINE: `, or `None` if it has no place.
 fn place(error: &dyn Diagnostic) -> Option<String> {
     let label = error.labels()?.next()?;
     let lines = error.source_code()?.read_span(label.inner(), 0, 0).ok()?;

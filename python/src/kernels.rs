@@ -6,29 +6,29 @@ use eutectic::{
 };
 use pyo3::prelude::*;
 
-/// A kernel. Python receives it as a dictionary of these fields.
+/// A kernel. In Python, it is a dictionary with these fields.
 #[derive(IntoPyObject)]
 pub struct Kernel {
-    /// Its number in each call of its block.
+    /// The number of the kernel in each call of its block.
     numbers: Vec<String>,
-    /// Its anchor.
+    /// The op that the kernel is built around, its anchor.
     op: &'static str,
-    /// The part of the model of the anchor.
+    /// The module path of the anchor.
     origin: String,
-    /// The other ops, each with its part of the model, and the predicted increase of the time in seconds if its result
-    /// were stored.
+    /// The other ops of the kernel. Each has its module path, and the predicted increase of the time in seconds if the
+    /// op's result were stored.
     fused: Vec<(&'static str, String, Option<f64>)>,
-    /// The rules that led to it, in order, with the first line of their comments.
+    /// The rules that led to the kernel, in order, with the first line of each rule's comment.
     rules: Vec<(String, String)>,
-    /// The method that computes it.
+    /// The name of the method that computes the kernel.
     way: String,
-    /// The number of results that it stores.
+    /// The number of results that the kernel stores.
     stores: usize,
-    /// Whether it runs only once, when parameters are loaded.
+    /// Whether the kernel runs only once, when parameters are loaded.
     load: bool,
     /// The predicted time in seconds.
     seconds: f64,
-    /// The number of bytes that it moves.
+    /// The number of bytes that the kernel moves.
     bytes: f64,
     /// The number of floating-point operations.
     flops: f64,

@@ -29,7 +29,7 @@ use crate::{
 pub struct Model {
     compiled: Arc<(Compiler, Planned)>,
     loaded: Loaded,
-    /// The lock allows one run at a time.
+    /// The session. Its lock allows one run at a time.
     session: Mutex<Session>,
     inputs: Vec<Py<PyString>>,
     outputs: Vec<Py<PyString>>,
@@ -37,7 +37,7 @@ pub struct Model {
 
 #[pymethods]
 impl Model {
-    /// Opens, compiles and loads a model; `eutectic.load` documents the arguments.
+    /// Opens, compiles and loads a model. `eutectic.load` documents the arguments.
     #[new]
     fn new(
         py: Python<'_>,
@@ -57,8 +57,8 @@ impl Model {
         Model::of(py, Arc::new(compiled), session)
     }
 
-    /// Runs the model once, and returns the outputs by name. `outputs` selects some of them. Other threads continue
-    /// during the run, and a second run of the same model waits for the first.
+    /// Runs the model once, and returns the outputs by name. `outputs` selects some of them. Other Python threads
+    /// continue during a run. Runs of the same model are computed one after the other.
     #[pyo3(signature = (inputs, /, outputs = None))]
     fn run<'py>(
         &self,
@@ -115,12 +115,13 @@ impl Model {
         py.detach(|| guarded(clear))
     }
 
-    /// Sets the length of a run-time extent of states that no input determines.
+    /// Sets the length of a run-time extent that no input determines, such as that of a state.
     fn set_length(&self, py: Python<'_>, name: &str, length: usize) -> Result<()> {
         py.detach(|| guarded(|| Ok(self.lock()?.set_length(name, length)?)))
     }
 
-    /// Returns a model that shares the parameters and has copies of the states. Both can run at the same time.
+    /// Returns a model that shares the parameters and has its own copies of the states. Both models can run at the same
+    /// time.
     fn fork(&self, py: Python<'_>) -> Result<Model> {
         let session = py.detach(|| guarded(|| Ok(self.lock()?.fork()?)))?;
         Model::of(py, self.compiled.clone(), session)
@@ -162,7 +163,7 @@ impl Model {
         extents.map(|symbol| (symbol.name.to_string(), symbol.bounds.unwrap_or_default())).collect()
     }
 
-    /// Returns the name of its backend.
+    /// Returns the name of the backend that the model runs on.
     #[getter]
     fn backend(&self) -> &str {
         self.compiled.0.backend().name()
@@ -189,7 +190,7 @@ impl Model {
             .map_err(|_| told("cannot use the model because a run has failed within the engine; load it again"))
     }
 
-    /// Returns the inputs of a run, in order.
+    /// Returns the values of the inputs in the program's order.
     fn given(&self, inputs: &Bound<'_, PyDict>) -> Result<Vec<Tensor>> {
         let program = &self.loaded.program().inputs;
         let (mut given, mut problems) = (Vec::with_capacity(program.len()), Vec::new());
@@ -211,7 +212,7 @@ impl Model {
         if problems.is_empty() { Ok(given) } else { Err(told(problems.join("\n"))) }
     }
 
-    /// Returns whether each output is wanted.
+    /// Returns, for each output, whether `names` selects it.
     fn wanted(&self, names: Option<Vec<String>>) -> Result<Vec<bool>> {
         let outputs = &self.loaded.program().outputs;
         let Some(names) = names else { return Ok(vec![true; outputs.len()]) };
@@ -224,11 +225,12 @@ impl Model {
         Ok(wanted)
     }
 
-    /// Runs the program and writes to new arrays.
+    /// Runs the program. Returns new arrays for the wanted outputs.
     fn execute(&self, given: &[Tensor], wanted: &[bool]) -> Result<Vec<Option<NewArray>>> {
         let mut session = self.lock()?;
         let types = session.fit(given)?;
-        // Threads that wait for the session have detached from the interpreter, so this cannot deadlock.
+        // A thread that waits for the session does not hold the interpreter's lock, so taking that lock here cannot
+        // deadlock.
         let mut arrays = Python::attach(|py| {
             let array = |(ty, &wanted): (&Type, &bool)| wanted.then(|| NewArray::zeros(py, ty)).transpose();
             types.iter().zip(wanted).map(array).collect::<Result<Vec<_>>>()
@@ -239,7 +241,7 @@ impl Model {
     }
 }
 
-/// Checks that this is the process that has started the engine's threads. A fork of the process does not have them.
+/// Checks that this process has started the engine's threads. A fork of that process does not have them.
 fn same_process() -> Result<()> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     match *FIRST.get_or_init(process::id) == process::id() {
@@ -250,11 +252,11 @@ fn same_process() -> Result<()> {
     }
 }
 
-/// Returns the arrays of a dictionary as tensors.
+/// Converts the arrays of a dictionary to tensors.
 fn named(what: &str, arrays: &Bound<'_, PyDict>) -> Result<Named> {
     let read = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let name: String = name.extract()?;
-        // Copied, because the caller may change the array later.
+        // The array is copied, because the caller may change it later.
         Ok((name.clone(), array::read(&format!("{what} `{name}`"), &value, Take::Copy)?))
     };
     arrays.iter().map(read).collect()

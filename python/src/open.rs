@@ -27,47 +27,47 @@ use crate::{
 /// The source of a model.
 #[derive(FromPyObject)]
 pub enum ModelSource {
-    /// The contents of a file.
+    /// The contents of an ONNX file or of a graph file.
     #[pyo3(transparent, annotation = "bytes")]
     Bytes(PyBackedBytes),
-    /// A file.
+    /// The path of an ONNX file or of a graph file.
     #[pyo3(transparent, annotation = "str | os.PathLike")]
     Path(PathBuf),
 }
 
-/// The length of a dimension, or its bounds.
+/// The length of a dimension: a number, or bounds for a length that each run chooses.
 #[derive(Clone, Copy, FromPyObject)]
 pub enum Length {
-    /// A fixed length.
+    /// A length that all runs have.
     #[pyo3(transparent, annotation = "int")]
     Number(i64),
-    /// The least and the largest length. Each run may have another one.
+    /// The least and the largest length of a run.
     #[pyo3(annotation = "tuple[int, int]")]
     Between(i64, i64),
 }
 
-/// Values by name.
+/// Tensors by name.
 pub type Named = BTreeMap<String, Tensor>;
 
 /// Options for opening a model.
 pub struct OpenOptions {
-    /// Dimensions by name.
+    /// The lengths of dimensions, by name.
     pub shapes: BTreeMap<String, Length>,
-    /// Inputs of an ONNX model that are constants.
+    /// The values of ONNX inputs that become constants.
     pub fixed: Named,
-    /// A file of parameters.
+    /// A file with parameters.
     pub weights: Option<PathBuf>,
-    /// Parameters by name; they replace those of files.
+    /// Parameters by name. They replace those of files.
     pub params: Named,
-    /// The ops that rules declare.
+    /// The ops that the user's rules declare.
     pub ops: Ops,
 }
 
 /// An opened model.
 pub struct Opened {
-    /// Its graph with bound symbols.
+    /// The graph, in which each dimension has a number or bounds.
     pub graph: Graph,
-    /// The parameters that are known.
+    /// The parameters whose values are known.
     pub params: Named,
     /// Warnings for the user.
     pub warnings: Vec<String>,
@@ -96,7 +96,7 @@ pub fn declared(py: Python<'_>, source: ModelSource) -> Result<(Vec<Port>, Vec<P
 /// Opens a model.
 ///
 /// # Errors
-/// When it cannot be read, has unsupported parts, or does not fit the options.
+/// If the model cannot be read, has unsupported parts, or contradicts the options.
 pub fn open(source: ModelSource, options: OpenOptions) -> Result<Opened> {
     let mut opened = match source {
         ModelSource::Path(path) if has_extension(&path, "gguf") => {
@@ -133,8 +133,8 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension == wanted)
 }
 
-/// Returns whether bytes are a graph in text form. An ONNX model is not, because it starts with the number and type of
-/// a field.
+/// Returns whether bytes are a graph in text form. An ONNX model starts with the number and type of a protobuf field,
+/// which is neither `(` nor `;`.
 fn is_text(bytes: &[u8]) -> bool {
     matches!(bytes.trim_ascii_start().first(), Some(b'(' | b';')) && std::str::from_utf8(bytes).is_ok()
 }
@@ -166,7 +166,7 @@ fn parsed(place: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Opened> 
     Ok(Opened { graph, params: Named::new(), warnings: Vec::new() })
 }
 
-/// Binds the dimensions of a graph.
+/// Sets the dimensions of a graph to their lengths or bounds.
 fn bound(place: &str, graph: &Graph, shapes: &BTreeMap<String, Length>) -> Result<Graph> {
     let (symbols, extents) = (graph.symbols(), graph.extents());
     for (name, length) in shapes {

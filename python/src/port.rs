@@ -1,4 +1,4 @@
-//! Inputs, outputs and states for Python.
+//! Inputs, outputs and states of models, for Python.
 
 use eutectic::{Dim, Type};
 use pyo3::prelude::*;
@@ -7,11 +7,11 @@ use pyo3::prelude::*;
 #[pyclass(frozen, get_all, eq, hash, module = "eutectic")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Port {
-    /// Its name.
+    /// The name.
     name: String,
-    /// The type of its elements: `f32`, `bf16`, `i64`, `bool`, …
+    /// The element type: `f32`, `bf16`, `i64`, `bool`, …
     dtype: String,
-    /// Its extents: numbers, or names of run-time extents.
+    /// The extents: numbers, or names of run-time extents.
     dims: Vec<Extent>,
 }
 
@@ -34,12 +34,12 @@ impl Port {
 }
 
 impl Port {
-    /// Returns the ports for a list of names and types.
+    /// Returns the ports with these names and types. Values that are not tensors are left out.
     pub fn all(of: &[(String, Type)]) -> Vec<Port> {
         of.iter().filter_map(|(name, ty)| Port::of(name, ty)).collect()
     }
 
-    /// Returns the port for a name and a type, if it is a tensor type.
+    /// Returns the port with a name and a type. Returns `None` if the type is not that of a tensor.
     pub fn of(name: &str, ty: &Type) -> Option<Port> {
         let (dtype, shape) = ty.as_tensor()?;
         let extent = |dim: &Dim| dim.known().map_or_else(|| Extent::Open(dim.to_string()), Extent::Known);

@@ -8,7 +8,7 @@ import pytest
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "models" / "golden"
 
-#: Two layers with open rows.
+#: A dense layer for any number of rows.
 MLP = b"""
 (graph "mlp"
   (input x f32[B 12])

@@ -25,7 +25,7 @@ def test_open_dimensions_get_the_lengths_of_arrays(rng):
     session = eutectic.InferenceSession(MLP)
     x = rng.normal(size=(20, 12)).astype(numpy.float32)
     whole = session.run(None, {"x": x})[0]
-    # More lengths than a session keeps programs for.
+    # These are more lengths than the number of programs that a session keeps.
     for length in [*range(1, 20), 1, 5]:
         part = session.run(None, {"x": x[:length]})[0]
         numpy.testing.assert_allclose(part, whole[:length], rtol=1e-5, atol=1e-6)
@@ -86,7 +86,7 @@ def test_a_provider_that_is_not_there_is_an_error_and_no_other_is_taken():
 def test_runs_that_do_not_fit_say_why():
     session = eutectic.InferenceSession(MLP)
     x = numpy.zeros((2, 12), numpy.float32)
-    with pytest.raises(eutectic.Error, match="no input of this run tells batch"):
+    with pytest.raises(eutectic.Error, match="cannot run because no input determines batch"):
         session.run(None, {})
     with pytest.raises(eutectic.Error, match="no output `z`"):
         session.run(["z"], {"x": x})

@@ -22,7 +22,7 @@ COMPUTED = {
     "i64": numpy.int64,
 }
 STORED = {"i16": numpy.int16, "u16": numpy.uint16}
-#: Element types that NumPy has not: the type of their bits, and their name in ml_dtypes.
+#: Element types that NumPy lacks: the type of their bits, and their name in ml_dtypes.
 BITS = {
     "bf16": (numpy.uint16, "bfloat16"),
     "f8e5m2": (numpy.uint8, "float8_e5m2"),
@@ -139,7 +139,7 @@ def test_nan_and_infinities_and_signs_of_zero():
 
 
 class Exporter:
-    """An array of another library that has DLPack and nothing else of NumPy."""
+    """An array of another library, which supports DLPack but no other interface of NumPy's arrays."""
 
     def __init__(self, array, versions=True, device=None):
         self.array, self.versions, self.device, self.calls = array, versions, device, 0
@@ -217,17 +217,17 @@ X = numpy.zeros((3, 4), numpy.float32)
         ({"x": X.astype(object)}, r"cannot read input `x`"),
         ({"x": numpy.array("text")}, r"cannot read input `x`"),
         ({"x": X.astype("datetime64[s]")}, r"cannot read input `x`"),
-        ({"x": X.tolist()}, r"cannot read input `x`: a list is no array; give numpy.asarray"),
-        ({"x": None}, r"a NoneType is no array"),
-        ({"x": 1.0}, r"a float is no array"),
-        ({"x": "text"}, r"a str is no array"),
+        ({"x": X.tolist()}, r"cannot read input `x`: a list is not an array; give numpy.asarray"),
+        ({"x": None}, r"a NoneType is not an array"),
+        ({"x": 1.0}, r"a float is not an array"),
+        ({"x": "text"}, r"a str is not an array"),
     ],
 )
 def test_inputs_that_do_not_fit_say_why(inputs, message):
     model = transposed("f32")
     with pytest.raises(eutectic.Error, match=message):
         model.run(inputs)
-    # The model is none the worse for it.
+    # The model still works.
     assert model.run({"x": X})["y"].shape == (4, 3)
 
 

@@ -71,7 +71,7 @@ def test_other_threads_go_on_during_a_run(rng):
             time.sleep(0)
 
     thread = threading.Thread(target=count)
-    # Only a run that lets go of the interpreter lets the other thread in.
+    # The other thread continues only if a run releases the interpreter's lock.
     before, interval = sys.getswitchinterval(), 1000.0
     sys.setswitchinterval(interval)
     try:
@@ -125,5 +125,5 @@ def test_models_that_come_and_go_leave_no_memory(mlp_params, rng):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(5):
         some()
-    # A thousand inputs or results that stay would be 48 MiB.
+    # A leak of a thousand inputs or results would be 48 MiB.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 << 10

@@ -1,4 +1,4 @@
-//! `rules ablate`: the effect of each rule on a program, and the rules that change its result.
+//! `rules ablate`: measures the effect of each rule on a program, and finds the rules that change its result.
 
 use std::io::{Write, stdout};
 
@@ -21,7 +21,7 @@ use crate::{
     values::{NamedTensors, whole},
 };
 
-/// The rules to leave out.
+/// The arguments of `rules ablate`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -49,18 +49,18 @@ fn tolerance(text: &str) -> Result<f64, String> {
     number.ok_or("expected a number that is not negative, as in 1e-3".into())
 }
 
-/// The effect of leaving a rule out.
+/// The effect of leaving out a rule.
 struct AblationRow {
     rule: String,
-    /// The reason why there is no plan without the rule.
+    /// The reason why the program has no plan without the rule, if it has none.
     needed: Option<String>,
     kernels: usize,
     predicted: f64,
-    /// Whether the kernels stay the same. Then a measured difference is noise.
+    /// Whether the kernels are the same with and without the rule. If so, a measured difference is noise.
     same: bool,
-    /// The times with and without the rule, measured alternately.
+    /// The times with the rule and without it, measured in alternation.
     measured: Option<[Times; 2]>,
-    /// The largest difference of results, relative to the largest element.
+    /// The largest difference between the results, relative to the largest element.
     difference: f64,
 }
 
@@ -91,15 +91,15 @@ struct Ablation<'a> {
     inputs: NamedTensors,
 }
 
-/// A loaded program with its predicted time in seconds and its result.
+/// A loaded program, its predicted time in seconds, and its results.
 struct Trial {
     session: Session,
     predicted: f64,
     kernels: usize,
-    /// The print of its kernels.
+    /// The text of the kernels, to compare two plans.
     plan: String,
     results: Vec<Tensor>,
-    /// The rules that changed its e-graph.
+    /// The rules that changed the e-graph.
     fired: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ impl Ablation<'_> {
             bar.inc(1);
         }
         drop(bar);
-        // Rules without which there is no plan come first, then the others by decreasing effect.
+        // Rules without which there is no plan come first, then the others by decreasing predicted time without them.
         let worth = |row: &AblationRow| if row.needed.is_some() { f64::INFINITY } else { row.predicted };
         rows.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then_with(|| a.rule.cmp(&b.rule)));
         let mut out = stdout().lock();
@@ -183,14 +183,15 @@ impl Ablation<'_> {
         Ok(row)
     }
 
-    /// Finds the smallest set of rules, in addition to those that legalize and decompose, that changes the result.
+    /// Finds the smallest set of rules that changes the result. Rules that legalize and decompose ops are always
+    /// applied.
     fn bisect(&self) -> Result<(), Fault> {
         let all = self.load(self.compiler.rules().clone())?;
         let (base, others): (Vec<String>, Vec<String>) =
             all.fired.iter().cloned().partition(|r| r.starts_with("legalize/") || r.starts_with("decompose/"));
         let results = |some: &[String]| -> Result<Option<Vec<Tensor>>, Fault> {
             let only: Vec<String> = base.iter().chain(some).cloned().collect();
-            // An empty selection would keep every rule.
+            // An empty list of rules would select all rules.
             let only = if only.is_empty() { vec!["legalize/*".into()] } else { only };
             let rules = self.chosen(&Choice {
                 only,
@@ -203,7 +204,7 @@ impl Ablation<'_> {
         let Some(plain) = results(&[])? else {
             let problem =
                 "cannot bisect because the program cannot be compiled with the rules legalize/* and decompose/* only";
-            return Err(input(problem, "without --bisect, each rule is left out in turn"));
+            return Err(input(problem, "leave out --bisect to see the effect of each rule"));
         };
         let differs = |some: &[String]| -> Result<bool, Fault> {
             Ok(results(some)?.is_some_and(|r| difference(&plain, &r) > self.args.tolerance))
@@ -228,7 +229,7 @@ impl Ablation<'_> {
     }
 }
 
-/// Returns the largest difference of two results, relative to the largest finite element of the first.
+/// Returns the largest difference between two results, relative to the largest finite element of the first.
 fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
     let elements = |of: &[Tensor]| of.iter().flat_map(Tensor::to_f64).collect::<Vec<_>>();
     let (a, b) = (elements(a), elements(b));
@@ -242,8 +243,8 @@ fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
 }
 
 impl AblationRow {
-    /// Returns the relative increase of a run's time without the rule, compared with the preceding run with it: the
-    /// 10th, 50th and 90th percentiles.
+    /// Returns the relative increase of the time without the rule: the 10th, 50th and 90th percentiles. Each run is
+    /// compared with the run with the rule just before it.
     fn change(&self) -> Option<[f64; 3]> {
         let [with, without] = self.measured.as_ref()?;
         let rounds = Times(with.0.iter().zip(&without.0).map(|(with, without)| without / with - 1.0).collect());

@@ -1,4 +1,4 @@
-//! `bench`: how long a program takes, as a whole and kernel by kernel.
+//! `bench`: measures how long a program and its kernels take.
 
 mod against;
 mod args;
@@ -38,7 +38,7 @@ use crate::{
 /// Runs the command.
 ///
 /// # Errors
-/// When the program cannot be compiled or run, or a file cannot be read or written.
+/// If the program cannot be compiled or run, or if a file cannot be read or written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let files = [("--ids", &args.ids), ("--reference", &args.reference), ("--plan", &args.plan)];
     let files = files.iter().filter_map(|(flag, path)| Some((flag.to_string(), path.as_deref()?)));
@@ -65,11 +65,11 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         ("--save-plan", args.save_plan.is_some()),
     ];
     if let Some((flag, _)) = single.iter().find(|(_, given)| *given && points.len() > 1) {
-        let problem = format!("{flag} is about one program, a sweep has several");
+        let problem = format!("{flag} takes one program, but a sweep has several");
         return Err(input(problem, format!("leave out --sweep or {flag}")));
     }
     if !args.measure.sweep.is_empty() {
-        // The dimensions of a file are known once its ops are known.
+        // The dimensions of a file depend on its ops, which the rules may declare.
         args.job.compile.compiler_for(&args.job.program)?;
     }
     sweep::check(&args.measure.sweep, &args.job.program)?;
@@ -117,7 +117,7 @@ fn run_language_model(args: &Args) -> Result<(), Fault> {
     Err(input(problem, "leave out the options of other models; a language model takes --prompt and --generate"))
 }
 
-/// The measurements at a point of a sweep.
+/// The measurements for one point of a sweep.
 struct Bench<'a> {
     args: &'a Args,
     point: Point,
@@ -128,7 +128,7 @@ struct Bench<'a> {
     times: Times,
     steps: Vec<KernelStep>,
     error: Option<LargestError>,
-    /// The share of the measurement in which threads waited for a processor; `None` where the system does not count it.
+    /// The share of the measured time in which threads waited for a processor. `None` if the system does not count it.
     waiting: Option<f64>,
 }
 
@@ -154,10 +154,10 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Times runs into buffers that are reused; gives the first output.
+    /// Measures runs into buffers that are reused. Returns the first output.
     fn measure(&mut self, session: &mut Session) -> Result<Option<Tensor>, Fault> {
         let results = session.run_named(|name| self.inputs.get(name).cloned())?;
-        // Of the lengths of the inputs.
+        // The extents of outputs depend on those of inputs, so a first run finds the sizes of the buffers.
         let sizes: Vec<usize> = results.iter().map(|tensor| tensor.bytes().len()).collect();
         let first = results.into_iter().next();
         let names: Vec<String> = session.program().inputs.iter().map(|(name, _)| name.clone()).collect();
@@ -234,18 +234,19 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Refuses a result that is farther from the reference than `--tol` allows.
+    /// Fails if the first output differs from the reference by more than `--tol`.
     fn verdict(&self) -> Result<(), Fault> {
         match (self.error, self.args.tol) {
             (Some(error), Some(tol)) if error.relative > tol => Err(Fault::run(format!(
-                "the first output is {:.1e} of the reference's largest number from it, and --tol is {tol:.1e}",
+                "the first output differs from the reference by {:.1e} of its largest number, but --tol allows {tol:.1e}",
                 error.relative
             ))),
             _ => Ok(()),
         }
     }
 
-    /// Returns the seconds that predictions are compared with: those of the kernels, where they were measured, or those of a run.
+    /// Returns the measured seconds to compare predictions with: the sum over the kernels if they were measured, and
+    /// otherwise the median of the runs.
     fn measured(&self) -> f64 {
         let kernels: f64 = self.steps.iter().map(KernelStep::seconds).sum();
         if self.steps.is_empty() { self.times.median() } else { kernels }
@@ -282,7 +283,7 @@ fn print_sweep(out: &mut impl Write, benches: &[Bench<'_>]) -> Result<(), Fault>
     Ok(())
 }
 
-/// Times as comma-separated values.
+/// Returns the times as comma-separated values.
 fn csv(benches: &[Bench<'_>]) -> String {
     let names: String = benches[0].point.names().map(|name| format!("{},", quoted(name))).collect();
     let explain = benches[0].args.explain;
@@ -315,7 +316,7 @@ fn csv(benches: &[Bench<'_>]) -> String {
     text
 }
 
-/// Returns a field of a CSV file (RFC 4180).
+/// Quotes a field of a CSV file if necessary (RFC 4180).
 fn quoted(text: &str) -> String {
     let special = text.contains([',', '"', '\n', '\r']);
     if special { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }

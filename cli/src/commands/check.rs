@@ -18,13 +18,13 @@ use crate::{
     values::whole,
 };
 
-/// The argument for no backend: only the reference interpreter.
+/// The argument that selects the reference interpreter only.
 const NONE: &str = "none";
 
-/// A backend on which both sides of a rule are run; none for the reference interpreter only.
+/// A backend that runs both sides of a rule. `None` stands for the reference interpreter only.
 pub type On = Option<&'static Listed>;
 
-/// Reads the name of a backend, or `none`.
+/// Parses the name of a backend, or `none`.
 ///
 /// # Errors
 /// If there is no such backend.
@@ -32,25 +32,24 @@ pub fn on(name: &str) -> Result<On, Error> {
     if name == NONE { Ok(None) } else { Listed::named(name).map(Some) }
 }
 
-/// The rules to check, and the extent of the check.
+/// The arguments of `rules check`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only rules of these names [default: those of --rules if given, else all]
+    /// Checks only rules of these names [default: those of --rules if given, else all]
     #[arg(value_name = "GLOB")]
     pub globs: Vec<String>,
     #[command(flatten)]
     pub own: OwnRules,
-    /// What both sides are compiled for and run on, several with commas between; `none` for the interpreter only
+    /// The backends that run both sides, separated by commas; `none` for the interpreter only
     #[arg(long, value_name = "NAME", value_parser = on, value_delimiter = ',', default_value = BACKENDS[0].name)]
     pub backend: Vec<On>,
-    /// Instances of each rule [default: as many as it takes for each two of element type, kind of values and extents to
-    /// meet]
+    /// The number of instances of each rule [default: enough for all pairs of element type, kind of values and extents]
     #[arg(long, value_name = "N", value_parser = cases)]
     pub cases: Option<usize>,
-    /// What the instances depend on: the same seed repeats them exactly
+    /// The seed of the instances; the same seed gives the same instances
     #[arg(long, value_name = "S", default_value_t = Options::default().seed, value_parser = whole::<u64>)]
     pub seed: u64,
-    /// Makes each rule's right side wrong in every simple way, and reports what the instances do not notice
+    /// Also changes each rule's right side in every simple way, and reports changes that the instances do not detect
     #[arg(long)]
     pub mutants: bool,
     /// How to print
@@ -60,15 +59,15 @@ pub struct Args {
 
 fn cases(text: &str) -> Result<usize, String> {
     let most = 1_000_000;
-    let few = || format!("expected 1 to {most}: all cases of a rule are in memory at once");
+    let few = || format!("expected a number from 1 to {most}, because memory holds all cases of a rule");
     text.parse().ok().filter(|cases| (1..=most).contains(cases)).ok_or_else(few)
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// If rules do not load (the others are still checked), no rule has such a name, or a rule is wrong or could not be
-/// checked.
+/// If rules do not load, if no rule matches a glob, or if a rule is wrong or cannot be checked. Rules that load are
+/// checked even if others do not.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let start = Instant::now();
     let (probes, mut faults) = args.probes()?;
@@ -86,7 +85,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Fault::all(faults)
 }
 
-/// Returns the faults of reports: the counts of rules that are wrong, and of rules that could not be checked.
+/// Returns errors with the number of wrong rules and the number of rules that could not be checked.
 pub fn unfit(reports: &[Report]) -> Vec<Fault> {
     let outcomes = [(Outcome::Wrong, "wrong"), (Outcome::NotChecked, "not checked")];
     let fault = |(outcome, what)| match count(reports, outcome) {
@@ -97,7 +96,7 @@ pub fn unfit(reports: &[Report]) -> Vec<Fault> {
     outcomes.into_iter().filter_map(fault).collect()
 }
 
-/// Says what a rule that takes long is at.
+/// Reports the activity of a rule that takes long.
 fn tell(progress: &Progress<'_>) {
     eprintln!("{progress}");
 }
@@ -108,23 +107,23 @@ fn count(reports: &[Report], outcome: Outcome) -> usize {
 }
 
 impl Args {
-    /// Returns the rules to check, and why others did not load.
+    /// Returns the rules to check, and the errors of rules that do not load.
     ///
     /// # Errors
-    /// If rules cannot be read, or a pattern is none.
+    /// If rules cannot be read, or if a glob is invalid.
     pub fn probes(&self) -> Result<(Vec<Probe>, Vec<Fault>), Fault> {
         let mut rules = RuleSet::embedded().map_err(Error::from)?;
         for listed in self.backend.iter().flatten() {
             rules = rules.and(rules_of(&*listed.open(&Setup::default())?)?).map_err(Error::from)?;
         }
         let LoadedRules { rules, own, mut faults } = self.own.after(rules)?;
-        // If none of the user's rules loads, there is nothing to check.
+        // Without a single rule of the user, there is nothing to check.
         if self.globs.is_empty() && own.is_empty() && !faults.is_empty() {
             return Ok((Vec::new(), faults));
         }
         let globs = self.globs.iter().map(|g| Ok((g, pattern(g)?))).collect::<Result<Vec<_>, Fault>>()?;
         if let Some((glob, _)) = globs.iter().find(|(_, wanted)| !rules.iter().any(|r| wanted.is_match(&r.name))) {
-            // The glob may mean a rule that did not load, so both errors are reported.
+            // The glob may mean a rule that did not load, so its error is reported as well.
             faults.push(crate::args::no_rule(glob, &rules));
             return Ok((Vec::new(), faults));
         }
@@ -139,10 +138,10 @@ impl Args {
         Ok((rules.probes().filter(chosen).collect(), faults))
     }
 
-    /// Checks rules.
+    /// Checks rules on the backends.
     ///
     /// # Errors
-    /// If a backend does not run here, or a rule turns out to be broken.
+    /// If a backend is not available, or if a rule is broken.
     pub fn check(&self, probes: &[Probe]) -> Result<Vec<Report>, Fault> {
         let checker = Checker::new(self.options()?).map_err(Error::from)?;
         Ok(checker.check_all(probes).map_err(Error::from)?)
@@ -150,7 +149,7 @@ impl Args {
 
     fn options(&self) -> Result<Options, Fault> {
         let mut backends = Vec::new();
-        // Instances are small, so more threads would only wait for each other.
+        // Instances are so small that more threads would only wait for each other.
         let setup = Setup { threads: Some(NonZeroUsize::MIN), ..Setup::default() };
         for listed in self.backend.iter().flatten() {
             let backend = listed.open(&setup)?;
@@ -162,7 +161,7 @@ impl Args {
         Ok(Options { cases, seed, backends, mutants, progress, ..Options::default() })
     }
 
-    /// Returns the command that checks this rule again, on the same instances.
+    /// Returns the command that checks a rule again on the same instances.
     fn replay(&self, report: &Report) -> String {
         let paths: String = self.own.paths().iter().map(|d| format!(" --rules {}", d.display())).collect();
         let cases = self.cases.map_or(String::new(), |cases| format!(" --cases {cases}"));
@@ -172,7 +171,7 @@ impl Args {
     /// Prints reports as tables.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If stdout cannot be written.
     pub fn print(&self, reports: &[Report], start: Instant, out: &mut dyn Write) -> Result<(), Fault> {
         let mut titles = vec!["rule", "promises", ">cases", "?>elements", "?>fired", "?>guards", "?>ran"];
         if self.mutants {
@@ -204,7 +203,7 @@ impl Args {
                 line(format!("a backend refused {count} instances: {why}"))?;
             }
             for survivor in report.mutants.iter().flat_map(|m| &m.survivors) {
-                line(format!("its instances do not tell it from this mutant: {survivor}"))?;
+                line(format!("its instances do not detect this mutant: {survivor}"))?;
             }
             if !report.holds() {
                 writeln!(out, "\n{}\n", lines(report.explain(&self.replay(report))))?;
@@ -248,7 +247,7 @@ fn failure(failure: &Failure) -> Value {
     let pairs =
         |of: &[(String, String)]| of.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<serde_json::Map<_, _>>();
     let difference = failure.difference.as_ref().map(|d| {
-        // JSON has no infinities, so numbers are strings in Rust's format.
+        // JSON has no infinities, so numbers become strings.
         json!({ "root": d.root, "at": d.at, "left": d.left.to_string(), "right": d.right.to_string(), "allowed": d.allowed })
     });
     json!({

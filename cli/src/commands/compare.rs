@@ -54,17 +54,17 @@ pub struct Args {
     tol: f64,
 }
 
-/// The results of a backend.
+/// The results of one backend.
 struct Compared {
     backend: &'static str,
     compiler: Compiler,
     verified: Verified,
-    /// The difference of each result from its reference; `None` for one without.
+    /// The difference of each result from its reference, or `None` if it has no reference.
     errors: Vec<Option<LargestError>>,
 }
 
 impl Compared {
-    /// Returns whether a result satisfies all comparisons.
+    /// Returns whether the result with index `at` passes all comparisons.
     fn is_right(&self, at: usize, tol: f64) -> bool {
         let near = self.errors[at].is_none_or(|error| error.relative <= tol);
         near && self.verified.results[at].comparison.is_right()
@@ -169,10 +169,10 @@ impl Args {
         Ok(writeln!(out, "{rows}")?)
     }
 
-    /// Reports wrong results.
+    /// Reports wrong results as an error.
     ///
     /// # Errors
-    /// If there are any.
+    /// If a result is wrong.
     fn verdict(&self, compared: &[Compared]) -> Result<(), Fault> {
         let mut problems = Vec::new();
         for of in compared {
@@ -193,12 +193,12 @@ impl Args {
     }
 }
 
-/// Returns a number as JSON. Infinity becomes the string `"inf"`.
+/// Converts a number to JSON. An infinity or NaN becomes a string, such as `"inf"`.
 fn number(x: f64) -> Value {
     if x.is_finite() { json!(x) } else { json!(x.to_string()) }
 }
 
-/// Refuses references for results that the program does not have.
+/// Checks that the program has an output for each reference.
 fn known(graph: &Graph, expected: &NamedTensors) -> Result<(), Fault> {
     let names: Vec<&str> = graph.outputs().iter().map(|(name, _)| name.as_str()).collect();
     match expected.keys().find(|name| !names.contains(&name.as_str())) {

@@ -1,4 +1,4 @@
-//! `costs`: the coefficients that price plans, and the differences between two files of them.
+//! `costs`: prints the coefficients that price plans, and compares two files of them.
 
 use std::{
     io::{Write, stdout},
@@ -83,7 +83,7 @@ struct Diff {
     format: Format,
 }
 
-/// A model's plans by both files.
+/// The plans of a model with both files of costs.
 struct Plans {
     model: String,
     /// The predicted seconds of the old plan by the old and the new costs, and of the new plan by the new costs.
@@ -190,7 +190,7 @@ impl Diff {
         Ok(())
     }
 
-    /// Opens the backend with the costs of a file, even if they were measured on another device.
+    /// Opens the backend with the costs of a file, even if the file is for another device.
     fn open(&self, costs: &Path) -> Result<Arc<dyn Backend>, Fault> {
         let wrong = |why: String| input(format!("{}: {why}", costs.display()), "`eutectic costs` prints such a file");
         let text = match costs.as_os_str() == "default" {

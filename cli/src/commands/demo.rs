@@ -31,7 +31,7 @@ Examples:
 
 Next: eutectic explain demo; eutectic opt demo; eutectic run minilm --weights DIR --text \"hello\"";
 
-/// Shows what Eutectic does, on a small transformer encoder
+/// Shows how Eutectic rewrites, plans and runs a small transformer encoder
 ///
 /// Builds a post-norm encoder of 4 layers with weights from a fixed seed. Shows the rules that fired, the plan with its
 /// kernels and memory, the measured gain of fusion, and the difference from the reference interpreter. Takes half a
@@ -46,22 +46,22 @@ pub struct Args {
     seq: usize,
 }
 
-/// The three plans to compare.
+/// The strategies whose plans are compared.
 const CONTENDERS: [(&str, Strategy); 3] =
     [("unfused: every op a kernel", Strategy::Unfused), ("greedy", Strategy::Greedy), ("chosen", Strategy::Local)];
 
-/// The allowed difference from the reference interpreter, relative to the largest number. It is the same as for the
-/// golden embeddings.
+/// The allowed difference from the reference interpreter, relative to the largest number. Tests of the golden
+/// embeddings allow the same.
 const TOLERANCE: f64 = 2e-5;
 
-/// The number of timed runs of each plan, and of runs before them.
+/// The number of timed runs of each plan. `WARMUP` is the number of runs before them.
 const ROUNDS: usize = 30;
 const WARMUP: usize = 3;
 
-/// The limit on the time of the measurement.
+/// The limit on the time of all measurements.
 const LIMIT: Duration = Duration::from_secs(12);
 
-/// The number of rules that are listed.
+/// The number of listed rules.
 const RULES: usize = 16;
 
 /// Runs the command.
@@ -157,7 +157,7 @@ fn memory(out: &mut impl Write, planned: &Planned, size: &Size) -> Result<(), Fa
     Ok(writeln!(out, "{}", prose(text))?)
 }
 
-/// The program, planned by each strategy.
+/// The plan of each strategy, compiled and loaded.
 struct Contest {
     planned: Vec<Planned>,
     sessions: Vec<Session>,
@@ -190,7 +190,7 @@ impl Contest {
         Ok(Contest { planned, sessions, inputs, warm_up: compiler.backend().warm_up() })
     }
 
-    /// Times all plans alternately.
+    /// Measures all plans in alternation.
     fn time(&mut self) -> Result<Vec<Times>, Fault> {
         let bar = progress("measuring", Some((WARMUP + ROUNDS) as u64));
         let inputs = &self.inputs;
@@ -203,7 +203,7 @@ impl Contest {
         interleaved(&mut contenders, warmup, ROUNDS, Some(LIMIT), &bar)
     }
 
-    /// Returns the largest error of each plan, relative to the reference. It is NaN if a result is NaN.
+    /// Returns the largest absolute error of each plan, or NaN if a result is NaN.
     fn errors(&mut self, reference: &[Vec<f64>]) -> Result<Vec<f64>, Fault> {
         let mut errors = Vec::new();
         for session in &mut self.sessions {
@@ -254,7 +254,7 @@ fn reference(graph: &Graph, params: &NamedTensors, inputs: &NamedTensors) -> Res
     Ok(values.iter().map(|value| (0..value.count()).map(|at| number(value.get(at))).collect()).collect())
 }
 
-/// Compares the chosen plan's error with the tolerance.
+/// Compares the error of the chosen plan with the tolerance.
 fn judge(out: &mut impl Write, reference: &[Vec<f64>], errors: &[f64]) -> Result<(), Fault> {
     let error = errors.last().copied().unwrap_or(f64::NAN);
     let size = reference.iter().flatten().map(|x| x.abs()).fold(0.0, largest);

@@ -1,5 +1,4 @@
-//! `devices`: the backends for which programs can be compiled on this machine, and the missing requirements of the
-//! others.
+//! `devices`: lists the backends that this machine can run, and the requirements that it lacks for other backends.
 
 use std::io::{Write, stdout};
 
@@ -14,7 +13,7 @@ Examples:
   eutectic devices --format json
   eutectic bench demo --backend cpu";
 
-/// Lists the devices that programs can be compiled for, and the missing requirements of others
+/// Lists the devices that can run programs, and the requirements that other backends lack
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -45,7 +44,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(writeln!(out, "{table}")?)
 }
 
-/// Returns the reason why a backend cannot be opened, without its name.
+/// Returns the reason why a backend cannot be opened, without the backend's name.
 fn why(error: Error) -> String {
     match error {
         Error::Open { why, .. } => why.to_string(),

@@ -1,5 +1,5 @@
-//! `explain`: the rules that led to each kernel, in order, the ops that were fused, and the reasons against further
-//! fusion.
+//! `explain`: describes each kernel of a plan by the rules that led to it, its fused ops, and the reasons why it is not
+//! fused with other kernels.
 
 mod args;
 mod explanation;
@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     };
     let all = explanations(&compiler, &planned);
     let kernels = all.len();
-    // Equal layers share an explanation. Their kernels have separate numbers.
+    // Equal layers share one explanation, but their kernels have different numbers.
     let last = all.iter().flat_map(|e| &e.numbers).filter_map(|n| n.parse::<usize>().ok()).max().unwrap_or_default();
     let chosen: Vec<_> = all.into_iter().filter(|e| e.is_meant(&wanted)).collect();
     if chosen.is_empty() {
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     chosen.iter().try_for_each(|explanation| explanation.print(&mut out, &gains))
 }
 
-/// Returns an explanation of every kernel. Repeated blocks have one.
+/// Returns an explanation of every kernel. The calls of a block share their explanations.
 fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
     let (blocks, unjoined) = (compiler.describe(planned), compiler.unjoined_pairs(planned));
     let numbers = Numbers::of(planned);
@@ -98,7 +98,7 @@ fn explanations(compiler: &Compiler, planned: &Planned) -> Vec<Explanation> {
     all
 }
 
-/// Returns the rule applications that led to a kernel, rule by rule.
+/// Returns the applications of rules that led to a kernel. Consecutive applications of the same rule are merged.
 fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) -> Vec<RuleRun> {
     let classes = &planned.blocks[block].classes;
     let mut steps: Vec<RuleRun> = Vec::new();
@@ -121,7 +121,7 @@ fn steps(compiler: &Compiler, planned: &Planned, block: usize, kernel: usize) ->
     steps
 }
 
-/// Returns the rules that observers withheld from the values of a kernel.
+/// Returns the rules that were not applied to values of a kernel, because an op observes these values.
 fn withheld(planned: &Planned, block: usize, kernel: usize) -> Vec<WithheldRule> {
     let (rewritten, of) = (&planned.rewritten[block], &planned.blocks[block]);
     let computed = &of.searched.priced.kernels[kernel].0.interior;
@@ -133,7 +133,7 @@ fn withheld(planned: &Planned, block: usize, kernel: usize) -> Vec<WithheldRule>
     here.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Plans the program again without each of the rules that led to some kernels.
+/// Plans the program again without each rule that led to the kernels, and returns the gain of each rule.
 fn gains(
     args: &Args,
     compiler: &Compiler,

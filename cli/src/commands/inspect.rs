@@ -1,4 +1,4 @@
-//! `inspect`: the contents of an ONNX file, and its unsupported parts.
+//! `inspect`: shows the contents of an ONNX file, and the parts that cannot be imported.
 
 use std::io::{Write, stdout};
 

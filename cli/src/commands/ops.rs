@@ -1,4 +1,4 @@
-//! `ops`: the op table.
+//! `ops`: lists the ops of graphs and rules.
 
 use std::io::{Write, stdout};
 
@@ -34,7 +34,7 @@ the rules of the pack `legalize` bring every other form into it.";
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Only ops of this name or glob
+    /// Shows only ops of this name or glob
     #[arg(default_value = "*")]
     glob: String,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If no op has such a name.
+/// If no op matches the glob.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let wanted = pattern(&args.glob)?;
     let LoadedRules { rules, faults, .. } = args.own.after(RuleSet::default())?;
@@ -102,7 +102,7 @@ fn class_of(op: Op) -> &'static str {
     }
 }
 
-/// Returns the definition of a declared op, its place and its ONNX names, as lines.
+/// Returns the definition of a declared op, its place in a file and its ONNX names, a line for each.
 fn made_of(op: Op) -> String {
     let Some(declared) = op.declared() else { return String::new() };
     let line = if op.def().doc.is_empty() { "" } else { "\n" };

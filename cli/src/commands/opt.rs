@@ -1,4 +1,4 @@
-//! `opt`: shows the compilation of a graph: the graph after each phase, its plan, and statistics.
+//! `opt`: shows how a graph is compiled: the graph after each phase, its plan, and statistics.
 
 pub mod force;
 mod prove;
@@ -44,34 +44,34 @@ Examples:
   eutectic opt MODEL.gguf --prove
   # the cheapest plan with a kernel of a rule, and how much dearer it is
   eutectic opt model.graph --force mine/joined-lookups
-  # how far the plan is from the best one, for small graphs
+  # the difference between the plan and the best one, for small graphs
   eutectic opt model.graph --gap";
 
-/// Rewrites and plans a program, and prints what became of it
+/// Rewrites and plans a program, and prints the result
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     job: CommonArgs,
-    /// Prints the program as it is after a phase (legalize, main, algebra, templates, fold, or one of a rule file), each block for itself; may
-    /// be repeated
+    /// Prints each block of the program after a phase (legalize, main, algebra, templates, fold, or one of a rule
+    /// file); may be repeated
     #[arg(help_heading = None, long, value_name = "PHASE|all")]
     print_after_phase: Vec<String>,
-    /// What to print of the result as tables; JSON holds the phases, rules, kernels and times whatever is chosen here
+    /// The sections of the result to print as tables; JSON contains phases, rules, kernels and times in any case
     #[arg(help_heading = None, long, value_name = "SECTION", value_enum, value_delimiter = ',',
           default_values_t = [Section::Phases, Section::Rules, Section::Kernels, Section::Plan, Section::Times])]
     print: Vec<Section>,
     /// Prints the graph as Graphviz DOT, and nothing else
     #[arg(help_heading = None, long, conflicts_with_all = ["print", "gap"])]
     dot: bool,
-    /// Also searches all plans, where they are few, and says how much better the best one is
+    /// Also searches all plans of small programs, and prints how much better the best one is
     #[arg(help_heading = None, long)]
     gap: bool,
-    /// Proves of each kernel that it computes what its ops say, at every element and for every length of its axes, and prints nothing else;
-    /// exit code 1 where one is not proved
+    /// Only proves for each kernel that it computes its ops, at every element and for every length of its axes; exit
+    /// code 1 if a kernel is not proved
     #[arg(help_heading = None, long, conflicts_with_all = ["print", "gap", "dot"])]
     prove: bool,
-    /// Takes the cheapest plan with a kernel that comes of this rule, and compares its price with that of the chosen plan
+    /// Takes the cheapest plan with a kernel that this rule led to, and compares its price with that of the chosen plan
     #[arg(help_heading = None, long, value_name = "RULE", conflicts_with_all = ["gap", "dot"])]
     force: Option<String>,
 }
@@ -79,24 +79,24 @@ pub struct Args {
 /// A part of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
-    /// The graph as it was given, in text form.
+    /// The graph as it was given, in text form
     Graph,
-    /// What each phase did, and why it ended.
+    /// The effect of each phase, and why it ended
     Phases,
-    /// Which rules fired.
+    /// The rules that fired
     Rules,
-    /// The kernels, with what was fused into each.
+    /// The kernels, with the ops that were fused into each
     Kernels,
-    /// The plan in canonical print.
+    /// The plan in canonical form
     Plan,
-    /// How long each stage took.
+    /// The time of each stage
     Times,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// When the program cannot be read, rewritten or planned.
+/// If the program cannot be read, rewritten or planned.
 pub fn run(args: &Args) -> Result<(), Fault> {
     files::read_stdin_once(args.job.reads())?;
     let (dot, phases) = (args.dot, !args.print_after_phase.is_empty());
@@ -176,7 +176,7 @@ fn print_section(
     planned: &Planned,
 ) -> Result<(), Fault> {
     match section {
-        // Printed as on a terminal, so that it can be copied from there into a file.
+        // Long lines are not wrapped, so that the text can be copied into a file.
         Section::Graph => write!(out, "{}", text::print(graph, text::Style::default()))?,
         Section::Plan => plan(out, &print::program(&planned.lowered.program))?,
         Section::Phases => phases(out, graph, planned)?,
@@ -276,7 +276,7 @@ fn kernels(out: &mut impl Write, compiler: &Compiler, planned: &Planned) -> Resu
     let text = format!(
         "{} {were} priced; greedy alone: {:.1} % more",
         several(tried, "plan"),
-        // Rounding may make it a little less than nothing.
+        // Rounding errors may make the difference slightly negative.
         (100.0 * (greedy / chosen - 1.0)).max(0.0)
     );
     Ok(writeln!(out, "{}\n", faint(text))?)
@@ -289,12 +289,12 @@ fn times(out: &mut impl Write, planned: &Planned) -> Result<(), Fault> {
     table.add_row([times.outline, times.rewrite, times.plan, times.lower, times.total()].map(duration));
     writeln!(out, "{table}")?;
     for (block, _) in planned.blocks.iter().enumerate().filter(|(_, block)| block.searched.cut_short) {
-        writeln!(out, "block {block}: the search ended because its work was used up; there may be a better plan")?;
+        writeln!(out, "block {block}: the search ended at its limit of work; there may be a better plan")?;
     }
     Ok(())
 }
 
-/// The results of searching every plan, block by block.
+/// For each block, the price of the chosen plan and that of the best plan.
 struct Gap(Vec<BlockReport>);
 
 struct BlockReport {

@@ -1,4 +1,4 @@
-//! `rules pack`: lints and checks a folder of rules, and writes it as one file with a stamp.
+//! `rules pack`: lints and checks a folder of rules, and writes it as one file with a stamp that records the results.
 
 use std::{
     collections::BTreeMap,
@@ -54,25 +54,25 @@ A file pack.toml names the pack. `language` is the version of the rule language;
 A rule that is wrong, or cannot be checked, is an error, and nothing is written. The stamp counts findings of `rules lint` and surviving \
 mutants, and has the fingerprint of each rule: a pack whose rules were changed afterwards is refused. It is no signature.";
 
-/// The folder to pack, and how thoroughly it is checked.
+/// The folder to pack, and the extent of its check.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// The folder of the rule files (*.rules) and of pack.toml
+    /// The folder with rule files (*.rules) and pack.toml
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]
     own: OwnRules,
-    /// Where the pack is written [default: NAME-VERSION.epack in the current folder]
+    /// The file of the pack [default: NAME-VERSION.epack in the current folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Leaves out the mutants, which show how good the tests of the rules are
+    /// Skips the mutants, which show how well the rules are tested
     #[arg(long)]
     quick: bool,
-    /// What both sides are compiled for and run on, several with commas between; `none` for the interpreter only
+    /// The backends that run both sides, separated by commas; `none` for the interpreter only
     #[arg(long, value_name = "NAME", value_parser = check::on, value_delimiter = ',', default_value = BACKENDS[0].name)]
     backend: Vec<On>,
-    /// What the instances depend on: the same seed repeats them exactly
+    /// The seed of the instances; the same seed gives the same instances
     #[arg(long, value_name = "S", default_value_t = Options::default().seed, value_parser = whole::<u64>)]
     seed: u64,
     /// How to print
@@ -83,7 +83,8 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If the folder is no pack, a rule does not load, is wrong or cannot be checked, or the file cannot be written.
+/// If the folder is not a pack, if a rule does not load, is wrong or cannot be checked, or if the file cannot be
+/// written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let start = Instant::now();
     let rules = args.rules()?;
@@ -98,7 +99,10 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let standard = output::is_standard(&path);
     output::one_on_stdout([("--out -".into(), standard), ("--format json".into(), args.format == Format::Json)])?;
     if !standard && !is_pack_file(&path) {
-        let problem = format!("--out {}: this is no name of a pack", path.display());
+        let problem = format!(
+            "cannot write a pack to --out {} because its name does not end in .{PACK_EXTENSION}",
+            path.display()
+        );
         return Err(input(problem, format!("name it NAME.{PACK_EXTENSION}: --rules knows packs by that")));
     }
     let found = args.lint(&rules)?;
@@ -132,10 +136,10 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 impl Args {
-    /// Returns the rules of the folder alone.
+    /// Returns the rules of the folder without any others.
     fn rules(&self) -> Result<RuleSet, Fault> {
         if !self.folder.is_dir() {
-            let problem = format!("{}: cannot pack this because it is no folder", self.folder.display());
+            let problem = format!("{}: cannot pack this because it is not a folder", self.folder.display());
             return Err(input(problem, format!("name a folder with {MANIFEST} and rule files (*.rules)")));
         }
         let needed = self.own.after(RuleSet::default())?;
@@ -149,7 +153,7 @@ impl Args {
         Ok(rules)
     }
 
-    /// Returns what is suspicious in the rules of the folder, next to all others.
+    /// Returns the findings on the rules of the folder, which are linted together with all other rules.
     fn lint(&self, own: &RuleSet) -> Result<Vec<String>, Fault> {
         let listed = self.backend.iter().flatten().next().copied().unwrap_or(&BACKENDS[0]);
         let backend = listed.open(&Setup::default())?;
@@ -159,12 +163,12 @@ impl Args {
         Ok(found.iter().filter(|lint| own.get(&lint.rule).is_some()).map(finding).collect())
     }
 
-    /// Returns the rules that are needed, and those of the folder.
+    /// Returns the rules that the folder needs, followed by the folder.
     fn all(&self) -> OwnRules {
         OwnRules { paths: self.own.paths().iter().chain([&self.folder]).cloned().collect() }
     }
 
-    /// Returns the check of all of them.
+    /// Returns the arguments that check the rules of the folder.
     fn checking(&self) -> check::Args {
         check::Args {
             globs: Vec::new(),

@@ -24,7 +24,7 @@ use crate::{
 /// The rules to prove, and how to print the verdicts.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only rules of these names [default: those of --rules if given, else all]
+    /// Proves only rules of these names [default: those of --rules if given, else all]
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
     #[command(flatten)]
@@ -51,11 +51,12 @@ enum SolverName {
 /// Runs the command.
 ///
 /// # Errors
-/// If rules do not load (the others are still proved), no rule has such a name, or a rule is refuted.
+/// If rules do not load, if no rule matches a glob, or if a rule is refuted. Rules that load are proved even if others
+/// do not.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let start = Instant::now();
     if let Some(file) = args.own.paths().iter().find(|path| args.write && !path.is_dir()) {
-        let problem = format!("cannot write verdicts for --rules {} because it is no folder", file.display());
+        let problem = format!("cannot write verdicts for --rules {} because it is not a folder", file.display());
         return Err(input(problem, "name the folder of the rule files; `rules pack` puts its verdicts into the pack"));
     }
     let (probes, mut faults) = args.probes()?;
@@ -86,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         let wrong = probes.iter().zip(solved).filter_map(|(p, s)| Some((p, s.disagreements.first()?)));
         faults.extend(wrong.map(|(probe, why)| {
             Fault::run(format!(
-                "z3 contradicts the prover on {} because {why}; report it: one of them is wrong",
+                "z3 contradicts the prover on {} because {why}; report this, because one of the two is wrong",
                 probe.rule().name
             ))
         }));
@@ -99,7 +100,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 impl Args {
-    /// Writes the verdicts on the rules of each directory into that directory.
+    /// Writes the verdicts on the rules of each folder into that folder.
     fn keep(&self, judged: &[(&Probe, Verdict)]) -> Result<(), Fault> {
         let mut known = RuleSet::default();
         for folder in self.own.paths() {
@@ -118,7 +119,7 @@ impl Args {
         Ok(())
     }
 
-    /// Returns the rules to prove, and the errors of rules that did not load.
+    /// Returns the rules to prove, and the errors of rules that do not load.
     fn probes(&self) -> Result<(Vec<Probe>, Vec<Fault>), Fault> {
         let embedded = RuleSet::embedded().map_err(Error::from)?;
         let LoadedRules { rules, own, mut faults } = self.own.after(embedded)?;
@@ -138,7 +139,7 @@ impl Args {
     }
 }
 
-/// Returns the words of a verdict, and its details.
+/// Returns a verdict in words, and its details.
 fn words(verdict: &Verdict) -> (&'static str, String) {
     match verdict {
         Verdict::Shown(Proof::Every(_)) => ("proved", String::new()),
@@ -149,7 +150,7 @@ fn words(verdict: &Verdict) -> (&'static str, String) {
     }
 }
 
-/// Returns an instance, and the interpreter's results for it.
+/// Describes an instance that refutes a rule, with the results of both sides.
 fn shown(found: &Counterexample) -> String {
     let variables: Vec<String> = found.variables.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     let mut text = format!("where {}", variables.join(", "));
@@ -174,7 +175,8 @@ fn row(probe: &Probe, verdict: &Verdict) -> Value {
     })
 }
 
-/// The number of verdicts of each kind: proved, proved up to a bound, equal over the reals only, not proved, refuted.
+/// The number of rules for each kind of verdict: proved, proved up to a bound, equal over the reals only, not proved,
+/// refuted.
 type Counts = [usize; 5];
 
 fn kind(verdict: &Verdict) -> usize {
@@ -231,7 +233,7 @@ fn by_pack(judged: &[(&Probe, Verdict)], out: &mut dyn Write) -> Result<Counts, 
     Ok(all)
 }
 
-/// Prints a comparison of the solver's answers with the prover's.
+/// Prints how the solver's answers compare with the prover's.
 fn compared(solved: &[Solved], out: &mut dyn Write) -> Result<(), Fault> {
     let sum = |of: fn(&Solved) -> usize| solved.iter().map(of).sum::<usize>();
     let text = format!(
@@ -244,7 +246,7 @@ fn compared(solved: &[Solved], out: &mut dyn Write) -> Result<(), Fault> {
     Ok(writeln!(out, "{}", lines(text))?)
 }
 
-/// Prints the unproved obligations and the prover's limitations, with the number of rules of each.
+/// Prints a table of unproved obligations and limits of the prover, with the number of rules for each.
 fn by_cause(judged: &[(&Probe, Verdict)], out: &mut dyn Write) -> Result<(), Fault> {
     let mut causes = BTreeMap::<&str, [usize; 2]>::new();
     for (_, verdict) in judged {

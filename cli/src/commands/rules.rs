@@ -1,4 +1,4 @@
-//! `rules`: lists rules, finds suspicious ones, checks and proves them, and measures their gain.
+//! `rules`: lists, lints, checks and proves rules, and measures their effect.
 
 use std::{
     io::{Write, stdout},
@@ -20,7 +20,7 @@ use crate::{
     table::{heading, prose, several, table},
 };
 
-/// The verdict on a rule whose text changed since it was judged.
+/// The verdict on a rule that has changed since `rules prove` judged it.
 const NOT_JUDGED: &str = "not judged by `rules prove` as it stands";
 
 const EXAMPLES: &str = "\
@@ -70,15 +70,15 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum RulesCommand {
-    /// Lists rules: when they run, what they promise, where they stand
+    /// Lists rules with their phase, their contract, their verdict and their place in a file
     #[command(after_long_help = EXAMPLES)]
     List(Selection),
-    /// Shows rules as they are written, with the position in their file, what they promise and whether that is proved
+    /// Shows the text of rules, with their place in a file, their contract and their verdict
     #[command(after_long_help = EXAMPLES)]
     Show(Selection),
     /// Explains the rule language: variables, terms, relations, contracts and flags
     Language,
-    /// Loads rules and points out what is suspicious; exit code 1 if anything is, 2 if one does not load
+    /// Loads rules and reports suspicious ones; exit code 1 if any rule is suspicious, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Lint(Selection),
     /// Lints and checks a folder of rules with a pack.toml, and writes it as one file that --rules takes
@@ -89,17 +89,17 @@ enum RulesCommand {
     /// Proves rules for every size and rank, or says why not; exit code 1 if one is refuted, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Prove(super::prove::Args),
-    /// Leaves out each rule that fires on a program: what its kernels, time and result are without it
+    /// Leaves out each rule that fires on a program, and shows the kernels, time and result without it
     #[command(after_long_help = EXAMPLES)]
     Ablate(super::ablate::Args),
-    /// Says where a rule fires on a program, and where it nearly does: which part of its left side finds what instead
+    /// Shows where a rule fires on a program, and where it nearly fires: the part of its left side that does not match
     #[command(after_long_help = EXAMPLES)]
     Why(super::why::Args),
 }
 
 #[derive(clap::Args)]
 struct Selection {
-    /// Only rules of that name
+    /// Selects only rules of this name or glob
     #[arg(default_value = "*")]
     glob: String,
     #[command(flatten)]
@@ -114,8 +114,8 @@ struct Selection {
 /// Runs the command.
 ///
 /// # Errors
-/// If rules do not load, or no rule has such a name; for `lint`, if a rule is suspicious; for `check`, if a rule is
-/// wrong.
+/// If rules do not load, or if no rule matches the glob. In addition, `lint` fails if a rule is suspicious, and `check`
+/// if a rule is wrong.
 pub fn run(args: &Args) -> Result<(), Fault> {
     match &args.action {
         RulesCommand::List(selection) => list(selection),
@@ -130,20 +130,20 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
 }
 
-/// The rules of a selection that load.
+/// The result of loading the rules of a selection.
 struct Selected {
     backend: Arc<dyn Backend>,
     rules: RuleSet,
     wanted: Glob,
-    /// Why others do not load.
+    /// The errors of rules that do not load.
     faults: Vec<Fault>,
 }
 
 impl Selection {
-    /// Loads the rules.
+    /// Loads the rules of the selection.
     ///
     /// # Errors
-    /// If a file cannot be read, or no rule that loads has such a name.
+    /// If a file cannot be read, or if no rule that loads matches the glob.
     fn load(&self) -> Result<Selected, Fault> {
         let wanted = pattern(&self.glob)?;
         let backend = self.on.open()?;
@@ -157,7 +157,7 @@ impl Selection {
 }
 
 impl Selected {
-    /// Returns the rules of the name that is asked for.
+    /// Returns the rules that match the glob.
     fn chosen(&self) -> Vec<&Rule> {
         self.rules.iter().filter(|rule| self.wanted.is_match(&rule.name)).collect()
     }
@@ -172,7 +172,7 @@ fn show(selection: &Selection) -> Result<(), Fault> {
         print_json(&mut out, &chosen.iter().map(rule).collect::<Vec<_>>())?;
         return Fault::all(selected.faults);
     }
-    // The words of a rule over `one-of` share their text.
+    // The rules that stand for one rule over several ops have the same text, so it is printed once.
     for same in chosen.chunk_by(|a, b| a.place() == b.place()) {
         let rule = same[0];
         writeln!(out, "{}", heading(format!("{}, phase {}, {}", rule.place(), rule.phase, shown(rule))))?;
@@ -218,17 +218,17 @@ fn list(selection: &Selection) -> Result<(), Fault> {
     Fault::all(selected.faults)
 }
 
-/// Returns the verdict on a rule.
+/// Returns the verdict on a rule in full.
 pub fn shown(rule: &Rule) -> String {
     rule.proof.as_ref().map_or_else(|| NOT_JUDGED.into(), ToString::to_string)
 }
 
-/// Returns the verdict on a rule, for a line of a table.
+/// Returns the verdict on a rule, short enough for a table.
 fn brief(rule: &Rule) -> String {
     rule.proof.as_ref().map_or_else(|| NOT_JUDGED.into(), Proof::brief)
 }
 
-/// Returns the number of rules, and of the rules with each verdict.
+/// Returns the number of rules, and the number with each verdict.
 fn account(rules: &[&Rule]) -> String {
     let count = |is: &dyn Fn(Option<&Proof>) -> bool| rules.iter().filter(|rule| is(rule.proof.as_ref())).count();
     let of = [

@@ -98,7 +98,8 @@ fn run_graph(args: &Args) -> Result<(), Fault> {
         return verify::run(args, &compiler, &graph, &params, &inputs);
     }
     let files = output_files(args, graph.outputs())?;
-    // A program that is too large is refused before its random parameters are created.
+    // Compilation comes before random parameters are created, so that a program that does not fit in memory is refused
+    // early.
     let bar = progress("compiling", None);
     let mut session = compiler.compile(&graph)?;
     drop(bar);

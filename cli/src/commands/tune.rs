@@ -1,4 +1,4 @@
-//! `tune`: measures kernels on this machine and writes the costs that predict them best.
+//! `tune`: measures kernels on this machine, and writes the costs that predict their times best.
 
 mod meter;
 mod plans;
@@ -66,10 +66,10 @@ these costs, each program's plans are measured that are predicted to be the chea
 longer than the best of them. Tune on a machine that does nothing else: where threads had to wait for a processor, nothing is written. \
 Ctrl-C ends with the kernels that were measured, once there are some of every kind; before, nothing is written.";
 
-/// The share of the spread that `--quick` measures, and its runs of each kernel.
+/// `--quick` measures one in this many programs of the spread. `QUICK_ITERS` is its number of runs of each kernel.
 const QUICK_SHARE: usize = 6;
 const QUICK_ITERS: u32 = 4;
-/// The runs of each kernel otherwise.
+/// The number of runs of each kernel without `--quick`.
 const ITERS: u32 = 12;
 
 /// Measures kernels on this machine and writes costs that predict them
@@ -82,23 +82,24 @@ pub struct Args {
     /// Binds a symbolic dimension of the files that have it to a number; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = shape)]
     shape: Vec<(String, Dim)>,
-    /// Where the costs are written [default: the file of this device in ~/.config/eutectic/costs, which all commands use]
+    /// The file of the costs [default: the file of this device in ~/.config/eutectic/costs, which all commands use]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Measures a few kernels in about ten seconds
     #[arg(long, conflicts_with = "models")]
     quick: bool,
-    /// Writes the costs although other processes disturbed the measurement
+    /// Writes the costs even if other processes disturbed the measurement
     #[arg(long)]
     anyway: bool,
-    /// Runs of each kernel; the fastest counts, because what else the machine does only adds [default: 12; 4 with --quick]
+    /// The number of runs of each kernel, of which the fastest counts, because other processes only slow runs down
+    /// [default: 12; 4 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iters: Option<u32>,
     #[command(flatten)]
     on: BackendArg,
     #[command(flatten)]
     rules: Rules,
-    /// Measures the programs in these precisions besides --precision: costs of matrix units are fitted to kernels that use them
+    /// Also measures the programs in these precisions, in addition to --precision, to fit the costs of matrix units
     #[arg(help_heading = "Rules", long, value_name = "TYPE", value_enum, value_delimiter = ',')]
     also: Vec<Precision>,
     /// How to print
@@ -106,23 +107,23 @@ pub struct Args {
     format: Format,
 }
 
-/// The kernels that were measured.
+/// The measured kernels.
 #[derive(Default)]
 struct Sample {
     measured: Vec<Measured>,
-    /// The program that each stems from, and its anchor.
+    /// The index of the program that each kernel belongs to, and its anchor.
     groups: Vec<(usize, &'static str)>,
-    /// The share of the time in which threads waited for a processor; `None` where the system does not count it.
+    /// The share of the measured time in which threads waited for a processor. `None` if the system does not count it.
     waiting: Option<f64>,
-    /// The programs that were measured, and all of them; where they differ, Ctrl-C stopped the measurement.
+    /// The number of measured programs, and the number of all programs. They differ if Ctrl-C stopped the measurement.
     programs: [usize; 2],
-    /// The rounds that were measured in full.
+    /// The number of completed rounds.
     rounds: usize,
 }
 
 impl Sample {
-    /// Returns which kernels are only predicted: those of every fourth group, so that none is like one that costs are fitted to. Where there
-    /// are fewer groups, every fourth kernel.
+    /// Returns which kernels are held out of the fit, and only predicted. They are those of every fourth group, so that
+    /// no fitted kernel is similar to them. With few groups, they are every fourth kernel.
     fn held_out(&self) -> Vec<bool> {
         let mut groups: Vec<_> = self.groups.clone();
         groups.sort_unstable();
@@ -132,21 +133,21 @@ impl Sample {
         all.map(|(n, group)| (if groups.len() < 4 { n } else { number(group) }) % 4 == 3).collect()
     }
 
-    /// Refuses a measurement that was stopped before any round was measured in full: costs that are fitted to some kinds of kernels only
-    /// would compare these with the others by unlike numbers.
+    /// Rejects a measurement that was stopped before the end of the first round. Costs that are fitted to some kinds of
+    /// kernels would price them on another scale than the remaining kinds.
     fn is_sound(&self) -> Result<(), Fault> {
         let [measured, all] = self.programs;
         if measured == all || self.rounds > 0 {
             return Ok(());
         }
         Err(Fault::run(format!(
-            "stopped, and nothing was written because the measurement is not complete: {measured} of {} so far; costs that are fitted to some \
-             kinds of kernels price these by other numbers than the rest; let it run longer, or try --quick",
+            "nothing was written because the measurement was stopped after {measured} of {}; costs that are fitted to some \
+             kinds of kernels price these on another scale than the rest; let it run longer, or try --quick",
             several(all, "program")
         )))
     }
 
-    /// Returns the kernels that are held out, or the others.
+    /// Returns the kernels that are held out, or those that are not.
     fn part(&self, held_out: bool) -> Vec<Measured> {
         let chosen = self.measured.iter().zip(self.held_out()).filter(|(_, is)| *is == held_out);
         chosen.map(|(measured, _)| measured.clone()).collect()
@@ -156,7 +157,8 @@ impl Sample {
 /// Runs the command.
 ///
 /// # Errors
-/// When a program cannot be compiled or run, other processes disturbed the measurement, or the file cannot be written.
+/// If a program cannot be compiled or run, if other processes disturbed the measurement, or if the file cannot be
+/// written.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let models = args.models.iter().map(|path| ("MODEL".to_string(), path.as_path()));
     files::read_stdin_once(models)?;
@@ -165,7 +167,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let unwritable = |e: io::Error| output::unwritable(&path, e);
     let json = ("--format json".into(), args.format == Format::Json);
     output::one_on_stdout([("--out -".into(), output::is_standard(&path)), json])?;
-    // Better now than after a minute. What is there stays until the new one is whole.
+    // The file is opened before the measurement, which takes a minute, so that an error comes early. An existing file
+    // is replaced at the end.
     let mut file = OutputFile::new(&path).map_err(unwritable)?;
     let programs = args.programs()?;
     let interrupt = Interrupt::listen();
@@ -214,7 +217,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 impl Args {
-    /// Returns the file that costs are written to: the given one, or that of the device.
+    /// Returns the file of the costs: that of `--out`, or that of the device.
     fn target(&self, backend: &dyn Backend) -> Result<PathBuf, Fault> {
         if let Some(path) = &self.out {
             return Ok(path.clone());
@@ -226,8 +229,9 @@ impl Args {
         Ok(folder.join(file_name(backend.name(), &backend.device())))
     }
 
-    /// Measures the kernels of all programs, with one thread and with all, where that makes a difference. Each is measured once. Programs of
-    /// the spread are measured in rounds: the first has those of `--quick`, so that Ctrl-C after it leaves costs that are sound.
+    /// Measures the kernels of all programs with one thread, and with all threads if the device uses several. Each
+    /// kernel is measured once. The programs of the spread are measured in rounds. The first round has the programs of
+    /// `--quick`, so that its costs are sound if Ctrl-C ends the measurement after it.
     fn sample(&self, programs: &[(ProgramArgs, Graph)], meter: &mut Meter) -> Result<Sample, Fault> {
         let mut sample = Sample::default();
         let mut seen = HashSet::new();
@@ -272,7 +276,8 @@ impl Args {
         Ok(sample)
     }
 
-    /// Returns the predicted and the measured seconds of kernels, by costs that were fitted to others.
+    /// Returns the predicted and the measured seconds of kernels. The predictions are by costs that were fitted to
+    /// other kernels.
     fn predicted(&self, fitted: &Fitted, held_out: &[Measured]) -> Result<Vec<(f64, f64)>, Fault> {
         let mut backends: BTreeMap<usize, Arc<dyn Backend>> = BTreeMap::new();
         let mut pairs = Vec::new();
@@ -305,7 +310,9 @@ impl Args {
             for (program, graph) in programs {
                 let contest = plans::contest(&backend, &rules, meter, (program, graph), all_threads())?;
                 if meter.interrupt.came() {
-                    output::warn("stopped: the plans of some programs were not measured; the costs are written");
+                    output::warn(
+                        "the plans of some programs were not measured because of Ctrl-C; the costs are written",
+                    );
                     return Ok(contests);
                 }
                 contests.extend(contest);
@@ -391,7 +398,7 @@ impl Args {
     }
 }
 
-/// How many threads the process may use.
+/// Returns the number of threads that the process may use.
 fn all_threads() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }

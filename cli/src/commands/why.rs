@@ -1,4 +1,4 @@
-//! `rules why`: the positions of a program where a rule fires, and those where it almost does, with the reasons.
+//! `rules why`: shows where a rule fires in a program, and where it nearly fires, with the reasons.
 
 use std::io::{Write, stdout};
 
@@ -18,10 +18,10 @@ use crate::{
     table::{faint, hanging, heading, several},
 };
 
-/// The rule and the program.
+/// The arguments of `rules why`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Rules of this name or glob
+    /// The rules of this name or glob
     #[arg(value_name = "RULE|GLOB")]
     rule: String,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If no rule has such a name, or the program cannot be rewritten.
+/// If no rule matches the glob, or if the program cannot be rewritten.
 pub fn run(args: &Args) -> Result<(), Fault> {
     files::read_stdin_once(args.job.reads())?;
     let wanted = pattern(&args.rule)?;
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     if found.is_empty() {
         return Err(no_rule(&args.rule, compiler.rules()));
     }
-    // A program without a plan can still be explained.
+    // Rules can be explained even if the program has no plan.
     let planned = compiler.plan(&graph).ok();
     let kernels = planned.as_ref().map(kernels).unwrap_or_default();
     let worth = |why: &Why| -> Result<Worth, Fault> {
@@ -75,24 +75,25 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The effect of a rule, which changes the e-graph, on the plan.
+/// The effect on the plan of a rule that changes the e-graph.
 struct Worth {
     /// The number of kernels that the rule led to.
     uses: usize,
-    /// The number of kernels. Repeated blocks count once.
+    /// The number of kernels of the plan. Repeated blocks count once.
     kernels: usize,
-    /// The plan without the rule.
+    /// The effect of leaving out the rule.
     without: Option<Without>,
-    /// If no kernel comes of it, the cheapest plan with one, and the predicted seconds of the chosen plan.
+    /// If the rule led to no kernel: the cheapest plan with a kernel of it, and the predicted seconds of the chosen
+    /// plan.
     with: Option<(Result<ForcedPlan, NotForced>, f64)>,
 }
 
-/// The plan without a rule, as `ablate` computes it. A rule can matter although it leads to no kernel, because other
-/// rules start from its results.
+/// The effect of leaving out a rule. A rule can matter although it led to no kernel, because other rules start from its
+/// results.
 enum Without {
-    /// There is no plan, for this reason.
+    /// There is no plan without the rule. The field is the reason.
     Nothing(String),
-    /// The predicted time as a multiple of that with the rule, and the increase in the number of kernels.
+    /// The predicted time without the rule divided by that with the rule, and the increase in the number of kernels.
     Plan(f64, i64),
 }
 
@@ -116,7 +117,7 @@ impl Args {
 }
 
 impl Worth {
-    /// Describes the loss without the rule, if the plan changes.
+    /// Describes the loss without the rule. Returns `None` if the plan stays the same.
     fn lost(&self) -> Option<String> {
         match self.without.as_ref()? {
             Without::Nothing(why) => Some(format!("without it there is no program: {why}")),
@@ -127,7 +128,7 @@ impl Worth {
         }
     }
 
-    /// Returns the price of the cheapest plan with a kernel of the rule, or why there is none.
+    /// Describes the price of the cheapest plan with a kernel of the rule, or the reason why there is none.
     fn price(&self) -> String {
         match &self.with {
             Some((Ok(plan), chosen)) => format!("; the cheapest plan with it is {}", beside(plan.seconds, *chosen)),
@@ -138,19 +139,19 @@ impl Worth {
 
     fn text(&self) -> String {
         match (self.uses, self.lost()) {
-            (0, None) => format!("no kernel of the plan comes of it{}", self.price()),
+            (0, None) => format!("it led to no kernel of the plan{}", self.price()),
             (0, Some(lost)) => {
-                format!("the plan's kernels are made by other rules, which start from it: {lost}")
+                format!("other rules, which start from its results, led to the plan's kernels: {lost}")
             }
             (n, lost) => {
-                let lost = lost.unwrap_or_else(|| "without it others make as good ones".into());
-                format!("{n} of the plan's {} come of it; {lost}", several(self.kernels, "kernel"))
+                let lost = lost.unwrap_or_else(|| "without it, other rules lead to an equally good plan".into());
+                format!("it led to {n} of the plan's {}; {lost}", several(self.kernels, "kernel"))
             }
         }
     }
 }
 
-/// Returns the rules that led to each kernel; repeated blocks once.
+/// Returns the rules that led to each kernel. Repeated blocks count once.
 fn kernels(planned: &Planned) -> Vec<Vec<&str>> {
     let kernels = |block: usize| (0..planned.blocks[block].searched.priced.kernels.len()).map(move |k| (block, k));
     let all = (0..planned.blocks.len()).flat_map(kernels);
@@ -182,15 +183,15 @@ fn print(why: &Why, worth: &Worth, most: usize, out: &mut impl Write) -> Result<
         line(format!("    {reason}"), 6)?;
     }
     if why.misses.len() > most {
-        line(format!("  {}", faint(format!("{} farther off; --most N shows them", why.misses.len() - most))), 4)?;
+        line(format!("  {}", faint(format!("{} more; --most N shows them", why.misses.len() - most))), 4)?;
     }
     Ok(writeln!(out)?)
 }
 
-/// The largest length of a rule's part that is shown.
+/// The number of characters that are shown of a part of a rule.
 const LONGEST: usize = 100;
 
-/// Returns the start of a long part. Its position is printed next to it.
+/// Shortens a long part of a rule. The part's position is printed next to it.
 fn shortened(part: &str) -> String {
     match part.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} …", &part[..end]),
@@ -198,7 +199,7 @@ fn shortened(part: &str) -> String {
     }
 }
 
-/// Returns the first position of a near miss, and the number of positions.
+/// Returns the first position of a near miss, and the number of further positions.
 fn places(miss: &NearMiss) -> String {
     let first = miss.origins.first().map_or(String::new(), |origin| format!("in {origin}"));
     match miss.origins.len() {

@@ -25,13 +25,13 @@ pub struct GenerationArgs {
     /// Chooses only from the N most likely tokens
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub top_k: Option<usize>,
-    /// Chooses only from the most likely tokens whose probabilities reach the sum P
+    /// Chooses only from the most likely tokens, up to a total probability of P
     #[arg(long, value_name = "P")]
     pub top_p: Option<f64>,
-    /// Chooses only from tokens with at least P times the probability of the most likely one
+    /// Chooses only from tokens that are at least P times as probable as the most likely one
     #[arg(long, value_name = "P")]
     pub min_p: Option<f64>,
-    /// The number that divides the logits of earlier tokens [default: 1]
+    /// The number that divides the logits of tokens that occurred before [default: 1]
     #[arg(long, value_name = "X")]
     pub repeat_penalty: Option<f64>,
     /// The element type of the keys and values in the cache [default: f16]
@@ -40,7 +40,7 @@ pub struct GenerationArgs {
 }
 
 impl GenerationArgs {
-    /// Returns the options that are given.
+    /// Returns the names of the options that are given.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let others = [
             ("--max-tokens", self.max_tokens.is_some()),
@@ -51,7 +51,7 @@ impl GenerationArgs {
         others.into_iter().filter_map(|(flag, given)| given.then_some(flag)).chain(self.of_random_choice())
     }
 
-    /// Returns the given options that only affect random choices.
+    /// Returns the names of the given options that have an effect on random choices only.
     pub fn of_random_choice(&self) -> impl Iterator<Item = &'static str> {
         let flags =
             [("--top-k", self.top_k.is_some()), ("--top-p", self.top_p.is_some()), ("--min-p", self.min_p.is_some())];

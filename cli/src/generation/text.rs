@@ -1,4 +1,4 @@
-//! Generates and prints text.
+//! Generates text and prints it.
 
 use std::{
     io::{Write, stdout},
@@ -22,7 +22,7 @@ use crate::{
 /// The default limit on generated tokens.
 const MAX_TOKENS: usize = 256;
 
-/// Returns the type of the cache.
+/// Returns the element type of the cache, `f16` by default.
 pub fn cache(given: Option<Cache>) -> CacheType {
     match given {
         None => CacheType::default(),
@@ -31,10 +31,10 @@ pub fn cache(given: Option<Cache>) -> CacheType {
     }
 }
 
-/// Returns the options of a generation.
+/// Returns the options for a generator.
 ///
 /// # Errors
-/// If they contradict each other.
+/// If options contradict each other or are out of range.
 pub fn options(given: &GenerationArgs, seed: u64) -> Result<GenerateOptions, Fault> {
     let temperature = given.temperature.unwrap_or(0.0);
     if temperature == 0.0

@@ -1,4 +1,4 @@
-//! Built-in models that take images: their presets, and the folders of their weights.
+//! Built-in image models, with a preset or with the folder of their weights.
 
 use std::path::PathBuf;
 
@@ -19,35 +19,36 @@ use crate::{
     values::NamedTensors,
 };
 
-/// A built-in model that takes images, and the file of its parameters.
+/// An image model, and the weights that the user gives for it.
 pub struct Opened {
-    /// The model.
+    /// The model with its sizes.
     pub model: VisionModel,
     weights: Option<(PathBuf, Weights)>,
 }
 
 impl ProgramArgs {
-    /// Returns the kind of a built-in model that takes images.
+    /// Returns the kind of image model that the program is, or `None` for other programs.
     pub fn vision(&self) -> Option<Vision> {
         Vision::named(self.model.to_str()?)
     }
 
-    /// Returns the number of images.
+    /// Returns the number of images in a batch.
     pub fn images(&self) -> usize {
         self.batch.unwrap_or(1)
     }
 
-    /// Returns a built-in model that takes images, from a preset or from the folder of its weights.
+    /// Returns the image model with a preset, or with the sizes in the folder of its weights. Returns `None` for other
+    /// programs.
     ///
     /// # Errors
-    /// If there is no such preset, or the files cannot be read or contradict the arguments.
+    /// If there is no such preset, or if files cannot be read or contradict the arguments.
     pub fn opened(&self) -> Result<Option<Opened>, Fault> {
         let Some(kind) = self.vision() else {
             return match &self.preset {
                 None => Ok(None),
                 Some(name) => {
                     let problem = format!("--preset {name}: {} has one size only", self.model.display());
-                    Err(input(problem, "leave it out; sam has presets"))
+                    Err(input(problem, "leave out --preset; sam has presets"))
                 }
             };
         };
@@ -65,7 +66,9 @@ impl ProgramArgs {
             (Some(folder), None) => kind.open(folder).map_err(|e| {
                 input(
                     e,
-                    format!("a folder as Hugging Face lays it out is wanted, or a file and one of --preset {presets}"),
+                    format!(
+                        "give a folder with config.json and model.safetensors, or a file and one of --preset {presets}"
+                    ),
                 )
             })?,
             (Some(folder), Some(name)) => {
@@ -75,13 +78,13 @@ impl ProgramArgs {
             }
             (None, None) if self.weights.is_some() => {
                 let help = format!("add --preset, one of {presets}, or let --weights name a folder with config.json");
-                return Err(input("--weights: a file does not state its model", help));
+                return Err(input("--weights names a file, which does not state the sizes of its model", help));
             }
             (None, name) => {
                 let name = name.as_deref().unwrap_or(kind.presets()[0]);
                 let unknown = || {
                     let help = suggestion(name, "it has", kind.presets().iter().copied());
-                    input(format!("--preset {name}: {} has none of that name", kind.name()), help)
+                    input(format!("--preset {name}: {} has no preset of that name", kind.name()), help)
                 };
                 kind.preset(name).ok_or_else(unknown)?
             }
@@ -94,11 +97,11 @@ impl ProgramArgs {
         Ok(Some(Opened { weights: weights.transpose()?, model }))
     }
 
-    /// Returns the parameters of the graph, and their source. The file may have additional tensors whose names match
-    /// `ignored`.
+    /// Returns the parameters of the graph, and a description of their source. The file may have other tensors if their
+    /// names match `ignored`.
     ///
     /// # Errors
-    /// If the tensors of the file do not fit.
+    /// If the tensors of the file are not those that the graph needs.
     pub fn image_params(
         &self,
         opened: &Opened,

@@ -1,4 +1,4 @@
-//! The parameters of a program: from separate files, from a file of weights, from the model, or random.
+//! The parameters of a program: from files of single arrays, from a file of weights, from the model, or random.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl ProgramArgs {
-    /// Reads the parameters that have separate files.
+    /// Reads the parameters that the user gives as files of single arrays.
     ///
     /// # Errors
     /// If a file is not a usable `.npy` file, or a name is given twice.
@@ -25,10 +25,10 @@ impl ProgramArgs {
         read_named("--param", &self.params)
     }
 
-    /// Returns the parameters of the graph, and a short description of their source.
+    /// Returns the parameters of the graph, and a description of their source.
     ///
     /// # Errors
-    /// If the weights cannot be read, do not fit, or are missing for a model whose weights can be downloaded.
+    /// If the weights cannot be read or are not those that the graph needs, or if the user must download weights first.
     pub fn params(&self, graph: &Graph) -> Result<(NamedTensors, String), Fault> {
         let given = self.given_params()?;
         let types: BTreeMap<&str, &eutectic::Type> =
@@ -44,11 +44,11 @@ impl ProgramArgs {
             }
         }
         if !types.is_empty() && given.len() == types.len() {
-            return Ok((given, "each from its file".into()));
+            return Ok((given, "each from its own file".into()));
         }
         let (mut params, mut source) = self.other_params(graph)?;
         if !given.is_empty() {
-            source = format!("{source}; {} from files of their own", given.len());
+            source = format!("{source}; {} from their own files", given.len());
         }
         params.extend(given);
         Ok((params, source))

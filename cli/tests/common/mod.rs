@@ -12,7 +12,7 @@ use std::{
 
 use eutectic::{Listed, Setup, engine::backend::file_name};
 
-/// The result of a run.
+/// The result of a run of the command.
 pub struct Run {
     /// The exit code, or `None` if a signal ended the run.
     pub code: Option<i32>,
@@ -22,8 +22,8 @@ pub struct Run {
     pub err: String,
 }
 
-/// Returns the home folder of a user whose costs are the backend's own: the file of this device states none, so that nothing is
-/// calibrated.
+/// Returns the home folder of a user without measured costs. Its file of costs for this device is empty, so that the
+/// command uses the backend's costs and does not calibrate them.
 pub fn home() -> &'static Path {
     static HOME: OnceLock<PathBuf> = OnceLock::new();
     HOME.get_or_init(|| {
@@ -36,7 +36,7 @@ pub fn home() -> &'static Path {
     })
 }
 
-/// Returns the command, for the user of [`home`].
+/// Returns the command for the user of [`home`].
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_eutectic"));
     command.env("HOME", home());
@@ -63,7 +63,7 @@ impl Run {
         self.out
     }
 
-    /// Asserts that the run ended with exit code 2, and an error without a panic that contains all of these texts.
+    /// Asserts that the run ended with exit code 2 and without a panic, and that its error contains all given texts.
     #[track_caller]
     pub fn refused(self, says: &[&str]) {
         assert_eq!(self.code, Some(2), "stdout: {}\nstderr: {}", self.out, self.err);

@@ -1,4 +1,4 @@
-//! One node during import: its inputs and attributes, and the Eutectic ops that it becomes.
+//! One node during import: reads its inputs and attributes, and builds the Eutectic ops that replace it.
 
 mod body;
 mod build;
@@ -17,7 +17,7 @@ use super::{
     types::dtype,
 };
 
-/// The value that an op produces, or the reason why the node cannot be imported.
+/// The value that replaces an output of a node, or the reason why the node cannot be imported.
 pub(super) type NodeResult = Result<NodeId, NodeError>;
 
 /// A node whose inputs have already been imported.
@@ -27,7 +27,8 @@ pub(super) struct NodeCall<'c, 'm> {
     inputs: Vec<Option<NodeId>>,
     opsets: &'c OpSets,
     origin: Origin,
-    /// The names of dims that have no fixed extent and that the node read as numbers.
+    /// The names of run-time extents that the mapping of this node has read as numbers. Their numbers are upper limits,
+    /// so such a node cannot be imported.
     varying: RefCell<BTreeSet<String>>,
 }
 
@@ -43,10 +44,10 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         NodeCall { importer, node, inputs, opsets, origin, varying: RefCell::default() }
     }
 
-    /// Checks that the node read no run-time extent as a number.
+    /// Checks that the mapping did not read a run-time extent as a number.
     ///
     /// # Errors
-    /// If it did: the names of these extents.
+    /// If it read one. The message names all such extents.
     pub fn fixed(&self) -> Result<(), NodeError> {
         let varying = self.varying.borrow();
         match varying.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ") {
@@ -62,12 +63,12 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         self.optional(at).ok_or_else(|| NodeError(format!("its input {at} is missing")))
     }
 
-    /// Returns an input, or `None` if it is absent.
+    /// Returns an input, or `None` if the node omits it.
     pub fn optional(&self, at: usize) -> Option<NodeId> {
         self.inputs.get(at).copied().flatten()
     }
 
-    /// Returns all inputs that are present.
+    /// Returns all inputs that the node does not omit.
     pub fn inputs(&self) -> Vec<NodeId> {
         self.inputs.iter().copied().flatten().collect()
     }
@@ -107,7 +108,7 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         let node: &'c NodeProto = self.node;
         let found = node.attribute.iter().find(|a| a.name() == name);
         match found {
-            // Old versions of the format do not store the type.
+            // Files of IR versions before 2 do not store an attribute's type.
             Some(a) if a.r#type() != kind && a.r#type() != AttributeType::Undefined => {
                 Err(NodeError(format!("its attribute `{name}` is not of type {}", kind.as_str_name().to_lowercase())))
             }
@@ -125,7 +126,7 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         Ok(self.int(name)?.unwrap_or(default))
     }
 
-    /// Returns an integer attribute as a truth value. The default is false.
+    /// Reads an integer attribute as a Boolean. A missing attribute is false.
     pub fn flag(&self, name: &str) -> Result<bool, NodeError> {
         Ok(self.int_or(name, 0)? != 0)
     }
@@ -175,7 +176,7 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         Ok(code.map(dtype).transpose()?)
     }
 
-    /// Imports a tensor attribute as a value of the graph.
+    /// Adds the tensor of an attribute to the graph, as a constant or a parameter.
     pub fn tensor_attr(&mut self, name: &str) -> Result<Option<NodeId>, NodeError> {
         let tensor = self.attribute(name, AttributeType::Tensor)?.and_then(|a| a.t.as_ref());
         let label = self.node.output.first().map_or("", |o| o);
@@ -189,8 +190,8 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         value.map_err(|NodeError(why)| NodeError(format!("its attribute `{name}`: {why}")))
     }
 
-    /// Marks an output as one that programs cannot hold. A node that reads it is refused with this reason. The value
-    /// that the mapping returns for the output is ignored.
+    /// Marks an output that programs cannot represent. The importer ignores the value that the mapping returns for it.
+    /// A node that reads the output is refused with the reason `why`.
     pub fn withhold(&mut self, output: usize, why: String) {
         self.importer.withhold(output, why);
     }
@@ -201,10 +202,10 @@ impl<'c, 'm> NodeCall<'c, 'm> {
     }
 }
 
-/// Types and extents of values.
+/// Types and extents of values, and checks of shapes.
 impl NodeCall<'_, '_> {
-    /// Records that the node takes `wanted` elements of an axis that has only `extent`. ONNX returns the shorter slice
-    /// without an error. If shapes do not match later, the report names this slice as a likely cause.
+    /// Records that the node takes `wanted` elements of an axis that has only `extent`. ONNX silently returns the
+    /// shorter slice. If shapes do not match later, the error message names this slice as a likely cause.
     pub fn note_cut_slice(&mut self, wanted: i64, extent: i64) {
         let name = self.node.input.first().map_or("", |n| n);
         self.importer.note_cut_slice(format!(
@@ -223,30 +224,33 @@ impl NodeCall<'_, '_> {
         self.importer.shape(x).0.into_vec()
     }
 
-    /// Returns the extents as numbers. The node is refused later if one of them is known only at run time.
+    /// Returns the extents as numbers. A run-time extent makes [`NodeCall::fixed`] refuse the node afterwards.
     pub fn dims(&self, x: NodeId) -> Vec<usize> {
         self.shape(x).iter().map(|dim| self.fix(dim)).collect()
     }
 
-    /// Returns the extents of some axes as numbers, as [`NodeCall::dims`] does.
+    /// Returns the extents of some axes as numbers, with the effect of [`NodeCall::dims`].
     pub fn extents(&self, x: NodeId, axes: Range<usize>) -> Vec<usize> {
         self.shape(x).get(axes).unwrap_or(&[]).iter().map(|dim| self.fix(dim)).collect()
     }
 
-    /// Returns the extent of an axis as a number, as [`NodeCall::dims`] does.
+    /// Returns the extent of an axis as a number, with the effect of [`NodeCall::dims`].
     pub fn extent(&self, x: NodeId, axis: usize) -> usize {
         self.fix(&self.shape(x)[axis])
     }
 
-    /// Returns a dim as a number. The node is refused later if the dim is known only at run time.
+    /// Returns a dim as a number. A run-time extent makes [`NodeCall::fixed`] refuse the node afterwards.
     pub fn fix(&self, dim: &Dim) -> usize {
         if dim.varies() {
             self.varying.borrow_mut().extend(dim.symbols().into_iter().map(|symbol| symbol.name.to_string()));
         }
-        dim.capacity().and_then(|n| usize::try_from(n).ok()).expect("dimensions are bound while a model is read")
+        dim.capacity()
+            .and_then(|n| usize::try_from(n).ok())
+            .expect("each dim has a number or a limit during the import")
     }
 
-    /// Returns the element type of a value that the file stores with several elements in a byte.
+    /// Returns the element type of a value that the file stores with several elements per byte. Returns `None` for
+    /// other values.
     pub fn packed(&self, x: NodeId) -> Option<Packed> {
         self.importer.packed(x)
     }
@@ -261,7 +265,7 @@ impl NodeCall<'_, '_> {
         self.importer.graph.ty(x).dtype().expect("values of the model are tensors")
     }
 
-    /// Converts an axis number to one that counts from the first of `rank` axes. A negative number counts from the end.
+    /// Converts an axis number to one that counts from 0. A negative number counts from the last of `rank` axes.
     pub fn axis(&self, axis: i64, rank: usize) -> Result<usize, NodeError> {
         let rank = rank as i64;
         let at = if axis < 0 { axis + rank } else { axis };

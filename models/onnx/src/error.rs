@@ -23,20 +23,20 @@ pub enum OnnxError {
         /// The defect.
         problem: String,
     },
-    /// Values of some tensors cannot be read.
+    /// The values of some tensors cannot be read.
     #[error("{}: cannot read the values of these tensors:{}", .path.display(), lines(.problems))]
     Tensors {
         /// The file.
         path: PathBuf,
-        /// Each tensor, with the reason.
+        /// One entry for each such tensor: its name and the reason.
         problems: Vec<String>,
     },
-    /// Some dimensions have no number yet.
+    /// Some open dimensions got no number.
     #[error("{}: cannot import the model because these dimensions have no number: {}", .path.display(), .open.join(", "))]
     Unbound {
         /// The file.
         path: PathBuf,
-        /// Their names.
+        /// The names of these dimensions.
         open: Vec<String>,
     },
     /// A number was given for a dimension that the model does not have.
@@ -49,7 +49,7 @@ pub enum OnnxError {
         /// The names of the model's dimensions.
         known: Vec<String>,
     },
-    /// An input was selected to be given in each run, but the file has no default value for it.
+    /// [`ImportOptions::given`](crate::ImportOptions::given) names an input without a default value.
     #[error("{}: the model has no input named {name} with a default value", .path.display())]
     NoDefault {
         /// The file.
@@ -69,12 +69,12 @@ pub enum OnnxError {
     },
 }
 
-/// A node that cannot be imported.
+/// A node that cannot be imported, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// The op. The domain is included unless it is ONNX's own.
+    /// The op. Its domain precedes it, unless that is ONNX's own domain.
     pub op: String,
-    /// The version of the op set of the op's domain.
+    /// The version of the op set that the file states for the op's domain.
     pub opset: i64,
     /// The name of the node, or of its first output if the node has no name.
     pub node: String,
@@ -82,18 +82,18 @@ pub struct Unsupported {
     pub why: String,
 }
 
-/// The number of nodes that a line of the report names for one reason.
+/// The number of nodes that one line of a message names. All of them have the same op and reason.
 const NAMED: usize = 3;
 
 impl Unsupported {
-    /// Describes why a node cannot be imported.
+    /// Creates the report of a node that cannot be imported.
     pub(super) fn at(node: &NodeProto, opset: i64, why: String) -> Unsupported {
         let names = [node.name(), node.output.first().map_or("", |o| o)];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("(no name)");
         Unsupported { op: qualified(node.domain(), node.op_type()), opset, node: name.into(), why }
     }
 
-    /// Returns one line for each op and reason, in the order of their first occurrence.
+    /// Returns one line for each pair of op and reason, in the order of the first nodes that have them.
     pub fn grouped(problems: &[Unsupported]) -> Vec<String> {
         let mut groups: Vec<(&Unsupported, Vec<&str>)> = Vec::new();
         for problem in problems {
@@ -121,7 +121,7 @@ fn lines(lines: &[String]) -> String {
     lines.iter().map(|line| format!("\n  {line}")).collect()
 }
 
-/// The reason why one node cannot be imported. The importer adds the place of the node.
+/// The reason why one node cannot be imported. The importer adds the name of the node.
 #[derive(Debug)]
 pub(super) struct NodeError(pub String);
 

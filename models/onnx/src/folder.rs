@@ -1,5 +1,4 @@
-//! The folder of a model, which contains its files of external data. Each file is mapped once, even if it contains many
-//! tensors.
+//! The folder of a model. It maps the files of external data, each of them once even if it contains many tensors.
 
 use std::{
     collections::BTreeMap,
@@ -11,11 +10,11 @@ use std::{
 use memmap2::Mmap;
 use prost::bytes::Bytes;
 
-/// A folder that maps a file when it is first read. Clones share the maps.
+/// A folder whose files are mapped when they are first read. Clones share the maps.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The maps by path within the folder. A map for each tensor would take the address space of the whole file each
+    /// The maps by path within the folder. One map for each tensor would use the address space of the whole file each
     /// time.
     maps: Arc<Mutex<BTreeMap<PathBuf, Bytes>>>,
 }
@@ -61,7 +60,8 @@ impl Folder {
             return Ok(Bytes::new());
         }
         let file = File::open(&path).map_err(io)?;
-        // SAFETY: the map is only read. The process cannot prevent others from truncating the file; see `Model`.
+        // SAFETY: this process only reads the map. It cannot prevent other processes from truncating the file, so the
+        // documentation of `Model` forbids that.
         Ok(Bytes::from_owner(unsafe { Mmap::map(&file) }.map_err(io)?))
     }
 }

@@ -1,4 +1,4 @@
-//! Translates the nodes of a model into a graph. The table of ops has a row for each op.
+//! Translates the nodes of a model into a graph. The tables of ops (`ops/`) define the translation of each op.
 
 mod order;
 
@@ -18,20 +18,20 @@ use super::{
 };
 
 impl Model {
-    /// Imports the model. `shapes` has a number for each open dimension. The values of parameters are not read.
-    ///
+    /// Imports the model. `shapes` has a number or a run-time extent for each open dimension. The values of parameters
+    /// are not read.
     ///
     /// # Errors
-    /// If a dimension has no number, if `shapes` names an unknown dimension, and if nodes cannot be imported. The error
+    /// If a dimension has no number, if `shapes` names an unknown dimension, or if nodes cannot be imported. The error
     /// lists all such nodes.
     pub fn import(&self, shapes: &BTreeMap<String, Dim>) -> Result<Imported, OnnxError> {
         self.import_with(shapes, &BTreeMap::new())
     }
 
-    /// Imports the model with fixed values for some inputs. These become constants, so shapes may depend on them.
+    /// Imports the model with fixed values for some inputs. They become constants, so shapes may depend on them.
     ///
     /// # Errors
-    /// See [`Model::import`]. In addition, if a value and its input differ in type.
+    /// In the cases of [`Model::import`], and if the type of a value differs from that of its input.
     pub fn import_with(
         &self,
         shapes: &BTreeMap<String, Dim>,
@@ -43,7 +43,7 @@ impl Model {
     /// Imports the model with all options.
     ///
     /// # Errors
-    /// See [`Model::import_with`]. In addition, if `given` names an input without a default.
+    /// In the cases of [`Model::import_with`], and if `given` names an input without a default.
     pub fn import_as(&self, options: &ImportOptions) -> Result<Imported, OnnxError> {
         let shapes = &options.shapes;
         let mut known = self.symbols();
@@ -68,13 +68,13 @@ impl Model {
         import(self, options)
     }
 
-    /// Returns the tensors of the file that cannot be used, each with the reason.
+    /// Returns a message for each tensor of the file that cannot be used.
     pub fn unusable(&self) -> Vec<String> {
         self.stored.iter().filter_map(|(name, t)| Some(format!("{name}: {}", t.as_ref().err()?))).collect()
     }
 
-    /// Returns the nodes that cannot be imported, whatever numbers replace the open dimensions. The model is imported
-    /// with two sets of numbers. A problem counts if both imports report it in the same words.
+    /// Returns the nodes that cannot be imported, whatever numbers the open dimensions get. It imports the model with
+    /// two sets of numbers, and returns the problems that both imports report in the same words.
     pub fn refused(&self, shapes: &BTreeMap<String, Dim>) -> Vec<Unsupported> {
         let open: Vec<_> = self.symbols().into_iter().filter(|name| !shapes.contains_key(name)).collect();
         let problems = |number: i64| {
@@ -93,7 +93,7 @@ impl Model {
         refused
     }
 
-    /// Returns the nodes whose op has no mapping. Attributes and shapes are not considered.
+    /// Returns the nodes whose op cannot be translated at all. Attributes and shapes are not checked.
     pub fn unknown_ops(&self) -> Vec<Unsupported> {
         let mut unknown = Vec::new();
         let functions = &self.proto.functions;
@@ -110,10 +110,11 @@ impl Model {
     }
 }
 
-/// Extents to try. Windows with a stride of 2 divide them evenly, several times.
+/// The extents that [`Model::refused`] tries. Both are divisible by 2 several times, so that windows with a stride of 2
+/// fit.
 const TRIED: [i64; 2] = [64, 128];
 
-/// Imports a model whose dimensions all have a number.
+/// Imports a model for which all open dimensions have a number or a run-time extent.
 ///
 /// # Errors
 /// If nodes cannot be imported.
@@ -192,8 +193,8 @@ impl<'m> Importer<'m> {
         self.define(name, input.ok());
     }
 
-    /// Compares an output with its declaration. As in ONNX Runtime, a different element type is an error. A different
-    /// shape is a warning, and the computed shape is used.
+    /// Compares an output's type with its declaration in the file. Another element type is an error, as in ONNX
+    /// Runtime. Another shape is a warning, and the computed shape is used.
     fn declared(
         &mut self,
         output: &ValueInfoProto,
@@ -215,7 +216,7 @@ impl<'m> Importer<'m> {
         if differs {
             let name = output.name();
             self.warnings.push(format!(
-                "the output `{name}` is declared as {port}, but its nodes compute {ty}; the computed type is used"
+                "the output `{name}` is declared as {port}, but its nodes compute {ty}; the computed shape is used"
             ));
         }
         Ok(())
@@ -238,8 +239,8 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Imports nodes in dependency order. A node that fails is recorded as a problem. Nodes that only depend on it are
-    /// not.
+    /// Imports nodes in dependency order. A node that fails is recorded as a problem. Nodes that depend on it are
+    /// skipped without a report.
     fn nodes(&mut self, nodes: &[NodeProto], opsets: &OpSets) {
         for node in order::ordered(nodes).into_iter().map(|at| &nodes[at]) {
             let version = opsets.version(node.domain());
@@ -249,7 +250,7 @@ impl<'m> Importer<'m> {
             });
             let withheld = std::mem::take(&mut self.withheld);
             for (at, name) in node.output.iter().enumerate() {
-                // Later nodes that read this name would be ambiguous.
+                // Nodes that read this name could mean either output.
                 if self.scopes.last().is_some_and(|scope| scope.values.contains_key(name)) {
                     let why = format!("another node already defines its output `{name}`");
                     self.problems.push(Unsupported::at(node, version, why));
@@ -263,11 +264,11 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Imports a node and returns its outputs. There are none if the node depends on one that was refused.
+    /// Imports a node and returns its outputs. Returns no outputs if the node depends on a node that was refused.
     fn node(&mut self, node: &NodeProto, opsets: &OpSets) -> Result<Vec<Option<NodeId>>, NodeError> {
         let declared = self.ops.onnx(node.domain(), node.op_type());
-        // A declared op of the user has precedence over a function of the file, as it has over the reader's own
-        // mapping.
+        // An op that the user declares has precedence over a function in the file, and also over the reader's own
+        // translation.
         let function = if declared.is_some() { None } else { self.function(node) };
         let build = match declared {
             Some(op) => Ok(Build::Declared(op)),
@@ -299,7 +300,8 @@ impl<'m> Importer<'m> {
             Build::Declared(op) => ops::declared(&mut call, op).map(|value| vec![value]),
             Build::Many(build) => build(&mut call),
         };
-        // An error of `build` may quote extents that no run has. So report the run-time extent first.
+        // An error of `build` may quote an upper limit of a run-time extent, which confuses the user. So the check of
+        // run-time extents comes first.
         call.fixed()?;
         let outputs: Vec<_> = outputs?.into_iter().map(Some).collect();
         let missing = node.output.iter().skip(outputs.len()).find(|name| !name.is_empty());
@@ -309,7 +311,7 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Returns the function of the model that a node calls.
+    /// Returns the function of the file that a node calls, or `None` if the node is an op.
     fn function(&self, node: &NodeProto) -> Option<&'m FunctionProto> {
         let of_node = |f: &&FunctionProto| {
             (f.domain(), f.name(), f.overload()) == (node.domain(), node.op_type(), node.overload())
@@ -317,7 +319,7 @@ impl<'m> Importer<'m> {
         self.model.proto.functions.iter().find(of_node)
     }
 
-    /// Imports the body of a function in place of the call and returns its outputs.
+    /// Imports the body of a function in place of its call. Returns the outputs of the call.
     fn inline(
         &mut self,
         function: &FunctionProto,
@@ -330,7 +332,7 @@ impl<'m> Importer<'m> {
             scope.values.extend(value.map(|value| (name.clone(), Some(value))));
         }
         let nodes: Vec<_> = function.node.iter().map(|node| substituted(node, function, call)).collect();
-        // The body sees only its own names.
+        // The body of a function sees only the names that it defines.
         let scopes = std::mem::replace(&mut self.scopes, vec![scope]);
         let part = self.part.clone();
         self.part.get_or_insert_with(|| place(call));
@@ -341,8 +343,8 @@ impl<'m> Importer<'m> {
     }
 }
 
-/// Returns the part of the model that a node belongs to. Some exporters name nodes by it (`/layer.0/attention/MatMul`).
-/// Others store the path of the module in a property of the node.
+/// Returns the module of the model that a node belongs to. Some exporters prefix node names with its path
+/// (`/layer.0/attention/MatMul`). Others store the path in a property of the node.
 fn place(node: &NodeProto) -> Origin {
     if let Some(scopes) = node.metadata_props.iter().find(|p| p.key() == NAME_SCOPES) {
         return Origin::new(module(scopes.value()));
@@ -351,18 +353,19 @@ fn place(node: &NodeProto) -> Origin {
     Origin::new(name.rsplit_once('/').map_or(name, |(part, _)| part).replace('/', "."))
 }
 
-/// The property in which `torch.onnx.export` of programs by `torch.export` stores the module path of a node.
+/// The property that stores a node's module path, in files that `torch.onnx.export` writes for programs of
+/// `torch.export`.
 const NAME_SCOPES: &str = "pkg.torch.onnx.name_scopes";
 
-/// Returns the path of the innermost module. `scopes` is a list in Python's syntax, such as `['', 'layer', 'layer.0',
-/// 'linear']`. Its last entry is the name of the node itself.
+/// Returns the path of the innermost module in a list in Python's syntax, such as `['', 'layer', 'layer.0', 'linear']`.
+/// The last entry is the name of the node itself.
 fn module(scopes: &str) -> String {
     let list = scopes.trim().trim_start_matches('[').trim_end_matches(']');
     let mut names = list.split(',').map(|name| name.trim().trim_matches(['\'', '"'])).rev();
     names.nth(1).unwrap_or_default().to_string()
 }
 
-/// Returns a node of a function body with its attribute references replaced by the attributes of the call.
+/// Copies a node of a function's body. References to attributes of the function become the attributes of the call.
 fn substituted(node: &NodeProto, function: &FunctionProto, call: &NodeProto) -> NodeProto {
     let mut node = node.clone();
     node.attribute.retain_mut(|attribute| {

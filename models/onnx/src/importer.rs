@@ -1,5 +1,5 @@
-//! The state of an import: the graph under construction, scopes of names, parameters, and values that are known before
-//! any run.
+//! The state of an import: the graph under construction, the scopes of names, parameters, and values that the importer
+//! evaluates.
 
 mod lengths;
 mod packed;
@@ -22,44 +22,46 @@ use super::{
     stored::{Packed, StoredTensor},
 };
 
-/// The largest number of elements of a value that is evaluated in advance. Values that compute shapes are far smaller.
+/// The largest number of elements of a value that is evaluated as soon as its node is imported. Values that decide
+/// shapes are far smaller.
 const LARGEST_KNOWN: usize = 4096;
 
-/// The largest number of elements that are evaluated when a node asks for a large value. The count includes all values
-/// that it is computed from.
+/// The largest number of elements that are evaluated when a node asks for a large value. All values that it is computed
+/// from count as well.
 const LARGEST_EVALUATED: usize = 1 << 22;
 
 /// The largest size of a value in bytes, beyond the memory of any machine. With this limit, arithmetic on extents does
 /// not overflow.
 const LARGEST: usize = 1 << 40;
 
-/// The limit on nested functions and subgraphs.
+/// The limit on the nesting of functions and subgraphs.
 const DEEPEST: usize = 32;
 
-/// The values of one graph or function by name. `None` stands for an output of a node that was refused.
+/// The values of one graph or function by name. A value is `None` if the node that computes it was refused.
 #[derive(Default)]
 pub(super) struct NamedValues {
-    /// The number of enclosing loop bodies. The values belong to the graph of the innermost one.
+    /// The number of loop bodies around these values. The values belong to the graph of the innermost body.
     pub level: usize,
     pub values: HashMap<String, Option<NodeId>>,
-    /// The outputs that programs cannot hold, with the reason. A node that reads one is refused with it.
+    /// The names of outputs that programs cannot represent, with the reason. A node that reads one of them is refused
+    /// with that reason.
     pub withheld: HashMap<String, String>,
 }
 
-/// A value that does not depend on inputs or parameters.
+/// The elements of a value that does not depend on inputs or parameters.
 pub(super) struct Known {
-    /// The elements. After each op they were rounded to its element type.
+    /// The elements, rounded to the element type after each op.
     value: Value<f64>,
-    /// Whether all kernels compute the same bits, so that the value may become a constant of the program.
+    /// Whether all kernels compute the same bits. Only then may the value become a constant of the program.
     is_exact: bool,
 }
 
-/// A graph that encloses the loop body under construction.
+/// The state of a graph outside of the loop body under construction.
 pub(super) struct OuterGraph {
     graph: Graph,
     known: HashMap<NodeId, Known>,
     lengths: HashMap<NodeId, Vec<Dim>>,
-    /// The values of this graph that the body reads, each with the body input that receives it.
+    /// Values of this graph that the body reads, each with the input of the body that receives it.
     captured: Vec<(NodeId, NodeId)>,
 }
 
@@ -70,39 +72,40 @@ pub(super) struct LoopBody {
     pub captured: Vec<NodeId>,
 }
 
-/// A function that imports nodes. It is a parameter because the table of ops imports this file.
+/// A function that imports nodes. It is a field of [`Importer`] rather than a call, because the file of that function
+/// imports this file.
 pub(super) type MapNodes = fn(&mut Importer<'_>, &[NodeProto], &OpSets);
 
-/// A graph under construction.
+/// The state of an import.
 pub(super) struct Importer<'m> {
     pub model: &'m Model,
     pub graph: Graph,
     pub params: BTreeMap<String, StoredTensor>,
-    /// The element types of values that files store with several elements in a byte.
+    /// The element types of values that the file stores with several elements per byte.
     pub packed: HashMap<NodeId, Packed>,
-    /// The known values that are small enough to be kept.
+    /// The elements of small known values.
     pub known: HashMap<NodeId, Known>,
-    /// The integers of small values that depend on run-time extents only.
+    /// The integers of small values that depend on nothing but constants and run-time extents.
     pub lengths: HashMap<NodeId, Vec<Dim>>,
     pub scopes: Vec<NamedValues>,
-    /// The graphs around the body under construction, the outermost first.
+    /// The graphs outside of the loop body under construction, the outermost first.
     pub outer: Vec<OuterGraph>,
-    /// The part of the model that called the function under construction.
+    /// The module of the model that called the function under construction.
     pub part: Option<Origin>,
     /// The current nesting depth of functions and subgraphs.
     pub depth: usize,
-    /// The declared ops. They replace nodes by domain and name.
+    /// The ops that the user declares. They replace nodes by domain and name.
     pub ops: Ops,
     /// The limit on iterations for a loop whose trip count the model does not state.
     pub most_times: usize,
     pub problems: Vec<Unsupported>,
-    /// Warnings about a file that is read nevertheless.
+    /// Warnings about the file that do not prevent the import.
     pub warnings: Vec<String>,
-    /// The outputs of the current node that programs cannot hold, with the reason.
+    /// The outputs of the current node that programs cannot represent, with the reason.
     pub withheld: Vec<(usize, String)>,
-    /// Notes on slices that were cut short at the end of an axis. They explain shapes that do not match later.
+    /// Notes on slices that end before the requested length. They explain shapes that do not match later.
     pub cut_slices: Vec<String>,
-    /// Imports the nodes of a graph or a function.
+    /// The function that imports the nodes of a graph or a function.
     pub map: MapNodes,
 }
 
@@ -118,8 +121,8 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Returns the value of a name. The inner option is `None` if the node that computes it was refused. A value of an
-    /// enclosing graph becomes an input of the body.
+    /// Returns the value with a name. The inner option is `None` if the node that computes it was refused. A value
+    /// outside of the loop body under construction becomes an input of the body.
     pub fn lookup(&mut self, name: &str) -> Result<Option<Option<NodeId>>, NodeError> {
         let of_name =
             |scope: &NamedValues| Some((scope.level, *scope.values.get(name)?, scope.withheld.get(name).cloned()));
@@ -133,7 +136,7 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Passes a value of the graph at nesting level `level` down to the graph under construction.
+    /// Makes a value of the graph at nesting level `level` an input of each body down to the one under construction.
     fn captured(&mut self, mut value: NodeId, level: usize) -> Result<NodeId, NodeError> {
         for at in level..self.outer.len() {
             value = self.capture(value, at)?;
@@ -141,8 +144,8 @@ impl<'m> Importer<'m> {
         Ok(value)
     }
 
-    /// Passes a value of one enclosing graph to the next inner one. A constant is copied, because shapes may depend on
-    /// it.
+    /// Makes a value of the graph `outer[at]` an input of the next inner body. Copies a constant instead, because
+    /// shapes may depend on it.
     fn capture(&mut self, value: NodeId, at: usize) -> Result<NodeId, NodeError> {
         let (outer, inner) = self.outer.split_at_mut(at + 1);
         let outer = &mut outer[at];
@@ -186,7 +189,7 @@ impl<'m> Importer<'m> {
     /// Ends the body that the last [`Importer::enter`] started.
     pub fn leave(&mut self) -> LoopBody {
         self.scopes.pop();
-        let outer = self.outer.pop().expect("a body was entered");
+        let outer = self.outer.pop().expect("`leave` follows `enter`");
         (self.known, self.lengths) = (outer.known, outer.lengths);
         let graph = std::mem::replace(&mut self.graph, outer.graph);
         LoopBody { graph, captured: outer.captured.into_iter().map(|(of, _)| of).collect() }
@@ -197,7 +200,7 @@ impl<'m> Importer<'m> {
         self.capture(value, self.outer.len() - 1)
     }
 
-    /// Imports the nodes of a body with these values as its inputs, and returns its outputs.
+    /// Imports the nodes of a loop body with `inputs` as its inputs. Returns its outputs.
     pub fn body(&mut self, graph: &GraphProto, opsets: &OpSets, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
         if graph.input.len() != inputs.len() {
             return Err(NodeError(format!("its body has {} inputs, but receives {}", graph.input.len(), inputs.len())));
@@ -208,8 +211,8 @@ impl<'m> Importer<'m> {
         self.inner(graph, opsets)
     }
 
-    /// Imports a subgraph with these values as its inputs, and returns its outputs. It sees all names of the enclosing
-    /// graphs, as the branches of `If` do.
+    /// Imports a subgraph with `inputs` as its inputs. Returns its outputs. The subgraph sees all names of the graphs
+    /// around it, like a branch of `If`.
     pub fn subgraph(
         &mut self,
         graph: &GraphProto,
@@ -222,7 +225,7 @@ impl<'m> Importer<'m> {
         outputs
     }
 
-    /// Imports the nodes of a subgraph into the innermost scope, and returns its outputs.
+    /// Imports the tensors and nodes of a subgraph into the innermost scope. Returns the subgraph's outputs.
     fn inner(&mut self, graph: &GraphProto, opsets: &OpSets) -> Result<Vec<NodeId>, NodeError> {
         let before = self.problems.len();
         let twice = repeated_names(graph);
@@ -247,13 +250,13 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Runs `work` one nesting level deeper.
+    /// Runs `work` with the nesting depth increased by one.
     ///
     /// # Errors
     /// If the limit on nesting is reached.
     pub fn deep(&mut self, work: impl FnOnce(&mut Importer<'m>)) -> Result<(), NodeError> {
         if self.depth == DEEPEST {
-            return Err(NodeError(format!("functions and subgraphs are nested deeper than {DEEPEST}")));
+            return Err(NodeError(format!("its functions and subgraphs are nested more than {DEEPEST} deep")));
         }
         self.depth += 1;
         work(self);
@@ -261,7 +264,7 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    /// Adds a tensor of the file to the graph. Elements of fewer than 8 bits are unpacked from its bytes.
+    /// Adds a tensor of the file to the graph. Ops unpack elements of fewer than 8 bits from the tensor's bytes.
     pub fn stored(&mut self, name: &str, stored: &StoredTensor) -> Result<NodeId, NodeError> {
         let bytes = self.leaf(name, stored)?;
         let Some((packed, dims)) = stored.packed() else { return Ok(bytes) };
@@ -276,13 +279,14 @@ impl<'m> Importer<'m> {
         Ok(value)
     }
 
-    /// Returns the element type of a value that a file stores with several elements in a byte.
+    /// Returns the element type of a value that the file stores with several elements per byte. Returns `None` for
+    /// other values.
     pub fn packed(&self, value: NodeId) -> Option<Packed> {
         self.packed.get(&value).copied()
     }
 
-    /// Adds a tensor of the file as it is stored. A single number, and integers that may decide shapes, become
-    /// constants. Others become parameters.
+    /// Adds a tensor of the file as it is stored. Single elements and small integer tensors become constants, because
+    /// they may decide shapes. Other tensors become parameters.
     fn leaf(&mut self, name: &str, stored: &StoredTensor) -> Result<NodeId, NodeError> {
         let ty = stored.ty();
         in_memory(&ty)?;
@@ -290,11 +294,11 @@ impl<'m> Importer<'m> {
         if ty.count() == 1 || (!dtype.is_float() && ty.count() <= LARGEST_KNOWN) {
             return self.constant(stored.tensor().map_err(NodeError)?);
         }
-        // A name can occur again in subgraphs and functions.
+        // Tensors of subgraphs and functions may have the same name.
         let taken =
             |name: &str, graph: &Graph| graph.named("param").chain(graph.named("input")).any(|(n, _)| n == name);
         let mut unique = name.to_string();
-        // Parameters belong to the outermost graph. Bodies receive them as inputs.
+        // Parameters belong to the outermost graph. Loop bodies receive them as inputs.
         let whole = self.outer.first_mut().map_or(&mut self.graph, |outer| &mut outer.graph);
         while taken(&unique, whole) {
             unique.push('\'');
@@ -316,12 +320,12 @@ impl<'m> Importer<'m> {
         stored.tensor().map_err(NodeError)
     }
 
-    /// Records that a node slices beyond the end of an axis.
+    /// Records a note on a slice that goes beyond the end of an axis.
     pub fn note_cut_slice(&mut self, what: String) {
         self.cut_slices.push(what);
     }
 
-    /// Marks an output of the current node as one that programs cannot hold.
+    /// Marks an output of the current node that programs cannot represent.
     pub fn withhold(&mut self, output: usize, why: String) {
         self.withheld.push((output, why));
     }
@@ -340,13 +344,13 @@ impl<'m> Importer<'m> {
         Ok(id)
     }
 
-    /// Returns the elements of a known value if every kernel computes exactly these bits.
+    /// Returns the elements of a known value if every kernel computes exactly the same bits.
     pub fn exact_value(&self, id: NodeId) -> Option<Tensor> {
         if self.known.get(&id).is_some_and(|known| !known.is_exact) { None } else { self.value(id) }
     }
 
-    /// Returns the elements of a value that does not depend on inputs. They were evaluated when the value was created,
-    /// or are read from the file.
+    /// Returns the elements of a value that does not depend on inputs. They were evaluated during the import, or are
+    /// read from the file.
     pub fn value(&self, id: NodeId) -> Option<Tensor> {
         if let Some(known) = self.known.get(&id) {
             return Some(known.value.to_tensor());
@@ -359,7 +363,7 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Returns the elements as [`Importer::value`] does, but also evaluates large values on request. The results are
+    /// Returns the elements of a value, and evaluates it if [`Importer::value`] has no elements for it. The results are
     /// not cached.
     pub fn evaluated(&self, id: NodeId) -> Result<Option<Tensor>, NodeError> {
         if let Some(value) = self.value(id) {
@@ -379,7 +383,7 @@ impl<'m> Importer<'m> {
             }
             waiting.extend(&node.operands);
         }
-        // Ids ascend from operands to users, and the set is sorted.
+        // Ids of operands are less than those of their users, so the sorted set is in dependency order.
         let mut done = HashMap::new();
         for at in needed {
             let value = match self.value(at) {
@@ -398,7 +402,7 @@ impl<'m> Importer<'m> {
         Ok(done.get(&id).map(Value::to_tensor))
     }
 
-    /// Applies an op. If all operands are known, the result is evaluated. A single number becomes a constant if every
+    /// Applies an op, and evaluates the result if all operands are known. A single element becomes a constant if every
     /// kernel computes the same bits, because rules match constants.
     pub fn apply<'n>(
         &mut self,
@@ -435,18 +439,18 @@ impl<'m> Importer<'m> {
     }
 }
 
-/// Checks that a value is no larger than the memory of any machine.
+/// Rejects types that are larger than any memory.
 pub(super) fn in_memory(ty: &Type) -> Result<(), NodeError> {
-    // An extent of 0 makes the product 0, however large the others are.
+    // The size of a tensor with an extent of 0 is 0, so the longest extent is checked as well.
     let longest = ty.dims().and_then(|dims| dims.into_iter().max()).unwrap_or(0);
     if ty.bytes().max(longest) > LARGEST {
-        Err(NodeError(format!("a value of type {ty} is larger than any memory")))
+        Err(NodeError(format!("it has a value of type {ty}, which is larger than any memory")))
     } else {
         Ok(())
     }
 }
 
-/// Returns extents as an attribute.
+/// Returns extents as the attribute `shape`.
 pub(super) fn shape<D: Clone + Into<Dim>>(dims: &[D]) -> Attr {
     Attr::Shape(dims.iter().cloned().collect::<Shape>())
 }

@@ -1,8 +1,8 @@
 //! Reads ONNX models (<https://onnx.ai/onnx/repo-docs/IR.html>) and translates their ops into Eutectic ops.
 //!
-//! The reader translates op by op and does not optimize. Rules recognize composite ops that exporters decompose. All
-//! dimensions have a number or a run-time extent before the import. So the reference interpreter evaluates the values
-//! that decide shapes while the model is read.
+//! The reader translates op by op and does not optimize. Rules recognize the composite ops that exporters decompose.
+//! Each dimension has a number or a run-time extent before the import. So the reference interpreter can evaluate the
+//! values that decide shapes.
 //!
 //! ```
 //! use std::collections::BTreeMap;

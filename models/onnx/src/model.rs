@@ -1,4 +1,4 @@
-//! ONNX models before import: the file is parsed and checked.
+//! Opens ONNX models: parses and checks the file, before any node is imported.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,22 +19,23 @@ use super::{
     types::ModelPort,
 };
 
-/// The first version of the format in which a tensor of the file with the name of an input is a default value.
+/// The first IR version of ONNX in which an input may have a default value: a tensor of the file with the input's name.
 const FIRST_WITH_DEFAULTS: i64 = 4;
 
-/// An ONNX model. Its file stays mapped while one of its tensors exists. The file must not be truncated during that
-/// time. As with every memory map, a read would then end the process.
+/// An ONNX model. Its file stays mapped as long as one of its tensors exists. The file must not be truncated during
+/// that time: a read beyond the end of a mapped file raises SIGBUS, which ends the process.
 #[derive(Debug)]
 pub struct Model {
     pub(super) path: PathBuf,
     pub(super) folder: Folder,
     pub(super) proto: ModelProto,
     pub(super) opsets: OpSets,
-    /// The inputs by name, or the reason why a program cannot have such an input.
+    /// The inputs by name, each with its type or the reason why a program cannot have it.
     pub(super) inputs: Vec<(String, Result<ModelPort, String>)>,
     /// The inputs that have a default value in the file.
     pub(super) defaults: BTreeMap<String, Result<ModelPort, String>>,
-    /// The tensors of the file. The import reports tensors that cannot be used, with the reason.
+    /// The tensors of the file, each with its value or the reason why it cannot be used. The import reports these
+    /// reasons.
     pub(super) stored: BTreeMap<String, Result<StoredTensor, String>>,
 }
 
@@ -45,13 +46,14 @@ pub struct ImportOptions {
     pub shapes: BTreeMap<String, Dim>,
     /// Inputs with fixed values. They become constants, so shapes may depend on them.
     pub fixed: BTreeMap<String, Tensor>,
-    /// Inputs that have a default and nevertheless receive a value in each run ([`Model::defaults`]). The others keep
-    /// the value of the file.
+    /// Inputs with a default that receive a value in each run nevertheless ([`Model::defaults`]). Other inputs with a
+    /// default keep it.
     pub given: BTreeSet<String>,
-    /// The limit on iterations of a loop that only a condition ends, if the condition depends on inputs. A run that
-    /// reaches it is an error.
+    /// The limit on iterations of a loop whose trip count depends on the model's inputs. A run that exceeds it is an
+    /// error.
     pub most_times: usize,
-    /// The declared ops. Nodes that they name become these ops, even if the reader has its own mapping.
+    /// The ops that the user declares. A node that one of them names becomes that op, even if the reader has a
+    /// translation of the node.
     pub ops: Ops,
 }
 
@@ -72,10 +74,11 @@ impl ImportOptions {
 /// The default of [`ImportOptions::most_times`].
 pub const MOST_TIMES: usize = 1024;
 
-/// A model as a graph.
+/// An imported model.
 #[derive(Debug)]
 pub struct Imported {
-    /// The graph. Its parameters are the tensors of the file, except for single numbers and small integer tensors.
+    /// The graph. The tensors of the file are its parameters, except single elements and small integer tensors, which
+    /// are constants.
     pub graph: Graph,
     pub(super) path: PathBuf,
     pub(super) params: BTreeMap<String, StoredTensor>,
@@ -89,21 +92,21 @@ pub struct Summary {
     pub opset: Option<i64>,
     /// The op sets of other domains, with their versions.
     pub other_opsets: Vec<(String, i64)>,
-    /// The version of the format.
+    /// The IR version of the file.
     pub ir_version: i64,
     /// The program that wrote the file.
     pub producer: String,
     /// The inputs, each with a description of its type.
     pub inputs: Vec<(String, String)>,
-    /// The outputs, each with a description of its type.
+    /// The declared outputs, each with a description of its type.
     pub outputs: Vec<(String, String)>,
     /// The number of tensors in the file and its external data.
     pub tensors: usize,
-    /// The total number of their elements.
+    /// The total number of elements of all tensors.
     pub elements: usize,
-    /// Their total size in bytes.
+    /// The total size of all tensors in bytes.
     pub bytes: usize,
-    /// The number of occurrences of each op, including subgraphs, in descending order.
+    /// The number of occurrences of each op, largest first. Subgraphs are included.
     pub ops: Vec<(String, usize)>,
 }
 
@@ -111,7 +114,7 @@ impl Model {
     /// Maps a file and checks it. External data is not opened yet.
     ///
     /// # Errors
-    /// If the file cannot be opened, is damaged, or is written in an unknown op set.
+    /// If the file cannot be opened, is damaged, or is written in an op set that is not supported.
     pub fn open(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
         let path = path.as_ref().to_path_buf();
         let io = |source| OnnxError::Io { path: path.clone(), source };
@@ -123,18 +126,18 @@ impl Model {
         // An empty file cannot be mapped.
         let bytes = match metadata.len() {
             0 => Bytes::new(),
-            // SAFETY: the map is only read. The process cannot prevent others from truncating the file; see the
-            // documentation of the type.
+            // SAFETY: this process only reads the map. It cannot prevent other processes from truncating the file, so
+            // the documentation of `Model` forbids that.
             _ => Bytes::from_owner(unsafe { Mmap::map(&file) }.map_err(io)?),
         };
         Model::read(path, bytes)
     }
 
-    /// Checks a model that is in memory. `path` is its name in errors, and external data is searched for in the folder
-    /// of that path.
+    /// Opens a model that is in memory. `path` stands for the model in errors. External data is read from the folder of
+    /// `path`.
     ///
     /// # Errors
-    /// See [`Model::open`].
+    /// In the cases of [`Model::open`].
     pub fn from_bytes(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Model, OnnxError> {
         Model::read(path.into(), bytes.into())
     }
@@ -158,7 +161,7 @@ impl Model {
         let given = graph.input.iter().filter(|info| !stored.contains_key(info.name()));
         let port = |info: &ValueInfoProto| (info.name().to_string(), ModelPort::read(info));
         let inputs = given.map(port).collect();
-        // Before version 4 of the format, every tensor also had to be listed as an input.
+        // Before IR version 4, every tensor of the file also had to be listed as an input.
         let may_be_given = proto.ir_version() >= FIRST_WITH_DEFAULTS;
         let defaults = graph.input.iter().filter(|info| may_be_given && stored.contains_key(info.name()));
         let defaults = defaults.map(port).collect();
@@ -169,7 +172,7 @@ impl Model {
         self.proto.graph.as_ref().expect("a model without a graph is not opened")
     }
 
-    /// Returns the open dimensions of the inputs, sorted.
+    /// Returns the names of the inputs' open dimensions, sorted.
     pub fn symbols(&self) -> Vec<String> {
         let mut names: Vec<_> = self.inputs.iter().flat_map(|(_, port)| port).flat_map(ModelPort::symbols).collect();
         names.sort_unstable();
@@ -177,18 +180,18 @@ impl Model {
         names
     }
 
-    /// Returns the inputs, with the reason if a program cannot have such an input.
+    /// Returns the inputs, each with its type or the reason why a program cannot have it.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
         self.inputs.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
     }
 
-    /// Returns the outputs that the file declares, with the reason if a program cannot have such an output.
+    /// Returns the outputs that the file declares, each with its type or the reason why a program cannot have it.
     pub fn outputs(&self) -> impl Iterator<Item = (String, Result<ModelPort, String>)> {
         self.graph().output.iter().map(|info| (info.name().to_string(), ModelPort::read(info)))
     }
 
-    /// Returns the inputs that have a default value in the file. A run may receive other values
-    /// ([`ImportOptions::given`]).
+    /// Returns the inputs that have a default value in the file. [`ImportOptions::given`] selects those that runs
+    /// receive instead.
     pub fn defaults(&self) -> impl Iterator<Item = (&str, Result<&ModelPort, &str>)> {
         self.defaults.iter().map(|(name, port)| (name.as_str(), port.as_ref().map_err(String::as_str)))
     }
@@ -224,7 +227,7 @@ impl Model {
 }
 
 impl Imported {
-    /// Returns warnings, for example about outputs whose declared shape differs from the computed one.
+    /// Returns warnings about the file, for example about outputs whose declared shape differs from the computed one.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -251,7 +254,7 @@ impl Imported {
     }
 }
 
-/// Reads the tensors of a graph by name. Those of its subgraphs are not included.
+/// Reads the tensors of a graph by name, without those of its subgraphs.
 fn tensors(graph: &GraphProto, folder: &Folder) -> BTreeMap<String, Result<StoredTensor, String>> {
     let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref());
     let sparse = sparse.map(|v| (v.name().to_string(), Err("it is sparse, which is not supported".into())));
@@ -271,7 +274,7 @@ pub(super) fn repeated_names(graph: &GraphProto) -> BTreeSet<&str> {
     names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
 }
 
-/// Visits every node, including those of subgraphs.
+/// Visits all nodes, including those of subgraphs.
 pub(super) fn each_node(nodes: &[NodeProto], visit: &mut dyn FnMut(&NodeProto)) {
     for node in nodes {
         visit(node);

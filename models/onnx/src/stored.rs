@@ -1,4 +1,4 @@
-//! Tensors of an ONNX file. Their bytes are slices of the mapped file or of mapped external data.
+//! Tensors of ONNX files. Their bytes are part of the mapped file, or of a mapped file of external data.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,69 +15,70 @@ use super::{
     types::dtype,
 };
 
-/// An element type that files store with several elements in a byte. The first element has the lowest bits.
+/// An integer type that files store with several elements per byte. The first element has the lowest bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// Bits of an element: a divisor of 8.
+    /// The number of bits per element, a divisor of 8.
     pub bits: u32,
     pub signed: bool,
 }
 
 impl Packed {
-    /// Returns the number of bytes of this many elements.
+    /// Returns the number of bytes that `count` elements take.
     pub fn bytes(self, elements: usize) -> usize {
         elements.div_ceil(self.in_byte())
     }
 
-    /// Returns the least and the largest element.
+    /// Returns the least and the greatest number of the type.
     pub fn limits(self) -> (i64, i64) {
         let half = 1 << (self.bits - 1);
         if self.signed { (-half, half - 1) } else { (0, 2 * half - 1) }
     }
 
-    /// Returns the number of elements in a byte.
+    /// Returns the number of elements per byte.
     pub fn in_byte(self) -> usize {
         (8 / self.bits) as usize
     }
 }
 
-/// A tensor whose elements are read on demand.
+/// A tensor of a file. Its elements are read when they are needed.
 #[derive(Clone, Debug)]
 pub struct StoredTensor {
     dtype: DType,
     dims: Vec<usize>,
     data: ValueSource,
-    /// The packed element type and the extents, if elements have fewer than 8 bits.
+    /// The packed type and the extents, if elements have fewer than 8 bits.
     packed: Option<(Packed, Vec<usize>)>,
 }
 
-/// The place of the elements.
+/// The location of the elements.
 #[derive(Clone, Debug)]
 enum ValueSource {
-    /// In the model file.
+    /// Bytes of the model file.
     Inside(Bytes),
-    /// In a file of external data.
+    /// A range of a file of external data.
     External(External),
 }
 
-/// A range of bytes of a file.
+/// A byte range of a file of external data.
 #[derive(Clone, Debug)]
 struct External {
-    /// The folder of the model.
+    /// The folder that contains the model file.
     folder: Folder,
-    /// The file, relative to it.
+    /// The path of the file, relative to the folder.
     location: PathBuf,
-    /// The offset of the tensor in bytes.
+    /// The offset of the first element in bytes.
     offset: usize,
 }
 
 impl StoredTensor {
-    /// Reads the description of a tensor. `folder` is that of the model. External data is not opened yet. If elements
-    /// have fewer than 8 bits, the tensor has the packed bytes ([`StoredTensor::packed`]).
+    /// Reads the description of a tensor. `folder` is the folder of the model. External data is not opened yet. If
+    /// elements have fewer than 8 bits, the result is a tensor of their packed bytes, and [`StoredTensor::packed`]
+    /// describes the elements.
     ///
     /// # Errors
-    /// If the element type is not supported, the number of elements does not match the extents, or the external path
-    /// leads out of the folder.
+    /// If the element type is not supported, if the number of elements is not that of the extents, or if the path of
+    /// external data leads out of the folder.
     pub(super) fn read(proto: &TensorProto, folder: &Folder) -> Result<StoredTensor, String> {
         let mut dims: Vec<usize> = proto
             .dims
@@ -112,21 +113,21 @@ impl StoredTensor {
         Ok(stored)
     }
 
-    /// Reads the description of a tensor as [`StoredTensor::read`] does.
+    /// Reads the description of a tensor whose elements are not packed, like [`StoredTensor::read`].
     ///
     /// # Errors
-    /// See [`StoredTensor::read`]. In addition, if elements have fewer than 8 bits.
+    /// In the cases of [`StoredTensor::read`], and if elements have fewer than 8 bits.
     pub(super) fn read_plain(proto: &TensorProto, folder: &Folder) -> Result<StoredTensor, String> {
         dtype(proto.data_type())?;
         StoredTensor::read(proto, folder)
     }
 
-    /// Returns the packed element type and the extents, if elements have fewer than 8 bits.
+    /// Returns the packed type and the extents, if elements have fewer than 8 bits.
     pub(super) fn packed(&self) -> Option<(Packed, &[usize])> {
         self.packed.as_ref().map(|(packed, dims)| (*packed, dims.as_slice()))
     }
 
-    /// Returns the type. If elements are packed, it is that of the bytes.
+    /// Returns the type of the tensor. If elements are packed, this is the type of their bytes.
     pub fn ty(&self) -> Type {
         Type::tensor(self.dtype, &self.dims)
     }
@@ -134,7 +135,7 @@ impl StoredTensor {
     /// Reads the elements.
     ///
     /// # Errors
-    /// If the external file cannot be mapped, is outside the model's folder, or ends before the tensor does.
+    /// If the external file cannot be mapped, is outside of the model's folder, or ends before the tensor does.
     pub fn tensor(&self) -> Result<Tensor, String> {
         match &self.data {
             ValueSource::Inside(bytes) => self.over(bytes.clone()),
@@ -145,7 +146,7 @@ impl StoredTensor {
     fn over(&self, bytes: Bytes) -> Result<Tensor, String> {
         let tensor = Tensor::new(self.dtype, &self.dims, bytes).map_err(|e| e.to_string())?;
         if self.dtype == DType::Bool && tensor.bytes().iter().any(|b| *b > 1) {
-            return Err("a Boolean element is neither 0 nor 1".into());
+            return Err("it has a Boolean that is neither 0 nor 1".into());
         }
         Ok(tensor)
     }
@@ -171,7 +172,8 @@ impl External {
         let offset = number("offset").transpose()?.unwrap_or(0);
         let size = Type::tensor(dtype, dims).bytes();
         match number("length").transpose()? {
-            // Some writers omit the length, others store 0. Then the type determines the number of bytes.
+            // Some writers omit the length of external data, and others store 0. The type determines the number of
+            // bytes then.
             Some(length) if length != size && length != 0 => {
                 Err(format!("its type needs {size} bytes, but its external data has a length of {length}"))
             }
@@ -194,7 +196,7 @@ impl External {
 }
 
 impl From<Tensor> for StoredTensor {
-    /// Creates a tensor that is not part of a file.
+    /// Creates a tensor that is not stored in a file.
     fn from(tensor: Tensor) -> StoredTensor {
         let bytes = Bytes::copy_from_slice(tensor.bytes());
         StoredTensor {
@@ -206,10 +208,10 @@ impl From<Tensor> for StoredTensor {
     }
 }
 
-/// Reads a file that contains one tensor, as ONNX's test data does.
+/// Reads a file that contains one tensor, like those of ONNX's test data.
 ///
 /// # Errors
-/// If the file cannot be read, or its tensor has an unsupported element type.
+/// If the file cannot be read, or if its element type is not supported.
 pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.into(), source })?;
@@ -218,7 +220,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor, OnnxError> {
     tensor.map_err(|problem| OnnxError::Format { path: path.into(), problem })
 }
 
-/// Returns the packed element type with this ONNX number, if its elements have fewer than 8 bits.
+/// Returns the packed type with this ONNX number. Returns `None` if its elements have 8 bits or more.
 fn packed(code: i32) -> Option<Packed> {
     let (bits, signed) = match DataType::try_from(code).ok()? {
         DataType::Uint4 => (4, false),
@@ -230,7 +232,7 @@ fn packed(code: i32) -> Option<Packed> {
     Some(Packed { bits, signed })
 }
 
-/// Returns the bytes of elements that the file lists as numbers.
+/// Returns the bytes of elements that the file lists as protobuf numbers instead of bytes.
 fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
     Ok(match (dtype.def().kind, dtype.bits()) {
         (Kind::Float(_), 32) => proto.float_data.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -239,7 +241,7 @@ fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
         (Kind::Int { signed: false }, 32 | 64) => {
             proto.uint64_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(dtype.size())).collect()
         }
-        // 16-bit floats are stored as integers with their bits.
+        // The file lists 16-bit floats as integers that have their bits.
         _ => proto.int32_data.iter().flat_map(|n| n.to_le_bytes().into_iter().take(dtype.size())).collect(),
     })
 }

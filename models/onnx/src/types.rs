@@ -1,4 +1,4 @@
-//! Element types and shapes of ONNX, and the binding of open dimensions.
+//! Element types and shapes of ONNX, and the numbers of open dimensions.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::proto::{
     ValueInfoProto, tensor_proto::DataType, tensor_shape_proto::dimension::Value as Extent, type_proto::Value,
 };
 
-/// An input or an output of a model.
+/// The declaration of an input or an output of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelPort {
-    /// Its element type.
+    /// The element type.
     pub dtype: DType,
-    /// Its extents, or `None` if the file does not state their number. An open extent without a name is called
+    /// The extents. `None` if the file does not state the number of axes. An open extent without a name gets the name
     /// `INPUT.AXIS`.
     pub shape: Option<Shape>,
 }
@@ -21,7 +21,7 @@ pub struct ModelPort {
 /// Returns the element type with this ONNX number.
 ///
 /// # Errors
-/// The reason if programs do not have it.
+/// If programs do not have this element type. The error is the reason.
 pub(super) fn dtype(code: i32) -> Result<DType, String> {
     DType::of_format(code, |names| names.onnx).ok_or_else(|| match DataType::try_from(code) {
         Ok(other) => format!("programs have no elements of type {}", other.as_str_name().to_lowercase()),
@@ -33,7 +33,7 @@ impl ModelPort {
     /// Reads the declaration of an input or an output.
     ///
     /// # Errors
-    /// If it is not a tensor, or programs do not have its element type.
+    /// If the value is not a tensor, or if programs do not have its element type.
     pub(super) fn read(info: &ValueInfoProto) -> Result<ModelPort, String> {
         let value = info.r#type.as_ref().and_then(|t| t.value.as_ref());
         let Some(Value::TensorType(tensor)) = value else {
@@ -49,15 +49,15 @@ impl ModelPort {
         Ok(ModelPort { dtype: dtype(tensor.elem_type())?, shape })
     }
 
-    /// Returns the names of open dimensions.
+    /// Returns the names of the open dimensions.
     pub fn symbols(&self) -> impl Iterator<Item = String> {
         self.shape.iter().flat_map(|shape| shape.iter()).flat_map(|d| d.symbols()).map(|name| name.to_string())
     }
 
-    /// Returns the type, with a number for each open dimension.
+    /// Returns the type with a number or a run-time extent for each open dimension.
     ///
     /// # Errors
-    /// If the number of axes is not known, a dimension has no number, or an extent is negative.
+    /// If the number of axes is unknown, if a dimension has no number, or if an extent is negative.
     pub(super) fn bind(&self, values: &BTreeMap<String, Dim>) -> Result<Type, String> {
         let shape = self.shape.as_ref().ok_or("the file does not state its number of axes")?;
         let ty = Type::Tensor(self.dtype, shape.clone()).bind(&|name| values.get(name).cloned());
@@ -68,11 +68,11 @@ impl ModelPort {
 }
 
 impl ModelPort {
-    /// Returns the type as [`ModelPort::bind`] does. A dimension without a number takes that of the default value,
+    /// Returns the type, like [`ModelPort::bind`]. A dimension without a number gets the extent of the default value,
     /// whose type is `like`.
     ///
     /// # Errors
-    /// See [`ModelPort::bind`].
+    /// In the cases of [`ModelPort::bind`].
     pub(super) fn bind_like(&self, values: &BTreeMap<String, Dim>, like: &Type) -> Result<Type, String> {
         let extents = like.dims().unwrap_or_default();
         let Some(shape) = self.shape.as_ref().filter(|shape| shape.rank() == extents.len()) else {

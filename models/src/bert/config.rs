@@ -18,17 +18,17 @@ pub struct BertConfig {
     pub hidden: usize,
     /// Number of layers.
     pub layers: usize,
-    /// Attention heads of each layer; they divide `hidden`.
+    /// Number of attention heads per layer, a divisor of `hidden`.
     pub heads: usize,
-    /// Width between the two linear layers of the feed-forward part.
+    /// Width of the feed-forward block's inner activation, between its two linear layers.
     pub intermediate: usize,
-    /// The activation between them.
+    /// The activation between the two linear layers of a feed-forward block.
     pub activation: Activation,
-    /// The longest sequence that has position embeddings.
+    /// The largest sequence length in tokens: the rows of the table of position embeddings.
     pub positions: usize,
-    /// Number of segment types; texts are of type 0.
+    /// Number of token types (segments A and B in BERT's training). The encoder takes all tokens as type 0.
     pub types: usize,
-    /// Epsilon of the layer norms.
+    /// The number that layer norms add to the variance.
     pub eps: f64,
 }
 
@@ -48,18 +48,19 @@ impl BertConfig {
         }
     }
 
-    /// Reads `config.json`. Fields that are not needed are ignored.
+    /// Reads `config.json`. Ignores fields that the encoder does not use.
     ///
     /// # Errors
-    /// If the file cannot be read or is not JSON, and if fields are missing or wrong. The error lists all of them.
+    /// If the file cannot be read or is not a JSON object, or if fields are missing or wrong. The error lists all such
+    /// fields.
     pub fn open(path: impl AsRef<Path>) -> Result<BertConfig, ConfigError> {
         read(path.as_ref(), "a BERT encoder", BertConfig::from_fields)
     }
 
-    /// Returns the configuration from the fields of a JSON object.
+    /// Builds the configuration from the fields of a JSON object.
     ///
     /// # Errors
-    /// A line for each field that is missing or wrong.
+    /// One line for each field that is missing or wrong.
     pub fn from_fields(fields: &Map<String, Value>) -> Result<BertConfig, Vec<String>> {
         let mut r = Fields::new(fields);
         let vocabulary = r.size("vocab_size", 1 << 31);
@@ -76,7 +77,7 @@ impl BertConfig {
         {
             r.problem("num_attention_heads", format!("a divisor of hidden_size, {hidden}"), &heads);
         }
-        // The defaults of these fields are the values that this encoder supports.
+        // These fields select variants of BERT. The encoder supports only their default values.
         r.fixed("model_type", "bert");
         r.fixed("position_embedding_type", "absolute");
         r.fixed("is_decoder", false);

@@ -11,31 +11,31 @@ use crate::{
     random::Rng,
 };
 
-/// Tensors in files of BERT models that the encoder does not need. Position ids are computed, and the pooler is for
-/// other tasks.
+/// Name patterns of tensors in BERT files that the encoder does not read. The graph computes position ids itself, and
+/// the pooler serves other tasks than sentence embeddings.
 pub const IGNORED: &[&str] = &["*.position_ids", "pooler.*"];
 
-/// The name of the dim for the number of texts.
+/// The symbol of the batch dim: the number of texts.
 pub const BATCH: &str = "B";
-/// The name of the dim for the number of tokens of each text, including padding.
+/// The symbol of the sequence dim: the number of tokens of each text, with padding.
 pub const SEQUENCE: &str = "S";
 
 /// The reason why there is no program for a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum ShapeError {
-    /// The sequence is too long or the batch is empty.
+    /// The batch is empty, or its sequence length is not between 1 and the model's number of positions.
     #[error(
         "cannot build a program for a batch of {batch} texts of {sequence} tokens; give at least one text and 1 to {positions} tokens, the positions of the model"
     )]
     OutOfRange {
-        /// The texts.
+        /// The number of texts.
         batch: usize,
-        /// The tokens of each.
+        /// The number of tokens of each text.
         sequence: usize,
         /// The number of positions that have an embedding.
         positions: usize,
     },
-    /// An op does not fit its operands.
+    /// An op of the graph rejects the extents.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
@@ -51,7 +51,7 @@ pub enum BertOutput {
 }
 
 impl BertOutput {
-    /// Returns its name in the graph.
+    /// Returns the name of this output in the graph.
     pub fn name(self) -> &'static str {
         match self {
             BertOutput::LastHiddenState => "last_hidden_state",
@@ -60,10 +60,11 @@ impl BertOutput {
     }
 }
 
-/// Returns the model for a batch of B texts with S tokens each, where S is at most the configured number of positions.
-/// Inputs: `ids` `i64[B S]`, the token ids, and `mask` `i64[B S]`, 1 for a token and 0 for padding. Parameters have the
-/// names and shapes of the safetensors files of the transformers library. Every value has the path of its module as its
-/// origin.
+/// Returns the encoder as a graph for B texts of S tokens each. S must not exceed the configured number of positions.
+///
+/// The inputs are the token ids, `ids` `i64[B S]`, and `mask` `i64[B S]`, which is 1 for a token and 0 for padding.
+/// Parameters have the names and shapes of the transformers library's safetensors files. The origin of a value is the
+/// path of its torch module, such as `encoder.layer.0.attention`.
 ///
 /// # Errors
 /// If extents do not fit each other. This cannot happen with a configuration from [`BertConfig::open`].
@@ -85,20 +86,20 @@ pub fn graph(name: &str, config: &BertConfig, form: Form, outputs: &[BertOutput]
     Ok(graph)
 }
 
-/// Returns a graph of [`graph`] for a batch of known extents.
+/// Replaces the symbols B and S in a graph from [`graph`] by known extents.
 ///
 /// # Errors
 /// If the batch is empty, or the length exceeds the number of positions.
 pub fn bind(graph: &Graph, config: &BertConfig, batch: usize, sequence: usize) -> Result<Graph, ShapeError> {
     let extent = i64::try_from(batch).ok().filter(|_| batch > 0 && (1..=config.positions).contains(&sequence));
     let batch = extent.ok_or(ShapeError::OutOfRange { batch, sequence, positions: config.positions })?;
-    // The number of positions is limited by the configuration.
+    // `sequence` fits in an `i64`, because it is at most `positions`, which the configuration limits to 2^24.
     let values = [(BATCH, batch), (SEQUENCE, sequence as i64)];
     Ok(graph.bind(&values.map(|(name, n)| (name.to_string(), n)).into())?)
 }
 
-/// Returns token ids and a mask of the given extents. The texts have different lengths, and the first one has no
-/// padding.
+/// Returns random token ids and a mask for `batch` texts of `sequence` tokens. The first text has no padding, and the
+/// others have random lengths.
 pub fn random_inputs(config: &BertConfig, batch: usize, sequence: usize, seed: u64) -> [(&'static str, Tensor); 2] {
     let mut rng = Rng::new(seed);
     let (mut ids, mut mask) = (Vec::new(), Vec::new());
@@ -122,7 +123,7 @@ impl BertBuilder<'_> {
         self.g.within(part, |g| build(&mut BertBuilder { g, config, form }))
     }
 
-    /// Returns a parameter of the module that is being built: its name is the module's path and `name`.
+    /// Adds the parameter `name` of the module that is being built. Its full name starts with the module's path.
     fn param(&mut self, name: &str, dims: &[usize]) -> Built {
         let name = format!("{}.{name}", self.g.origin().path());
         self.g.param(&name, Type::tensor(DType::F32, dims))
@@ -154,14 +155,15 @@ impl BertBuilder<'_> {
             let types = b.param("weight", &[b.config.types, hidden])?;
             b.g.apply("slice", &[types], &[("axis", 0.into()), ("at", 0.into()), ("len", 1.into())])
         })?;
-        // This order makes the first sum independent of inputs. It is computed once, when the weights are loaded.
+        // The sum of positions and types does not depend on inputs, so loading computes it once. The embeddings of
+        // words are added last.
         let constant = self.g.apply("add", &[positions, types], &[])?;
         let sum = self.g.apply("add", &[words, constant], &[])?;
         self.layernorm(sum)
     }
 
-    /// Returns the attention bias [B 1 1 S]: 0 for a token and the lowest `f32` for padding. With −∞, a text that
-    /// consists of padding would give NaN.
+    /// Returns the attention bias [B 1 1 S]: 0 for a token and the lowest finite `f32` for padding. A bias of −∞ would
+    /// give NaN for a text that is all padding, because softmax subtracts the row's maximum, −∞.
     fn mask(&mut self, keep: NodeId) -> Built {
         let (one, lowest) = (self.g.scalar(1.0, keep)?, self.g.scalar(f64::from(f32::MIN), keep)?);
         let padding = self.g.apply("sub", &[one, keep], &[])?;
@@ -197,7 +199,7 @@ impl BertBuilder<'_> {
         reshape(self.g, joined, &[batch, sequence, width.into()])
     }
 
-    /// Returns the layer norm of x w + b + residual (post-norm).
+    /// Returns the layer norm of x w + b + residual. This is a post-norm layer: the norm follows the addition.
     fn project_add_norm(&mut self, x: NodeId, residual: NodeId, from: usize) -> Built {
         let projected = self.linear("dense", x, from, self.config.hidden)?;
         let sum = self.g.apply("add", &[projected, residual], &[])?;
@@ -221,8 +223,8 @@ impl BertBuilder<'_> {
         })
     }
 
-    /// Returns the mean over the tokens, scaled to length 1. As in sentence-transformers, lower limits on the divisors
-    /// prevent a division by zero.
+    /// Returns the mean of the hidden states of a text's tokens, scaled to length 1. Lower limits on both divisors
+    /// avoid a division by zero; the limits are those of sentence-transformers.
     fn embedding(&mut self, hidden: NodeId, keep: NodeId) -> Built {
         let column = reshape(self.g, keep, &[Dim::symbol(BATCH), Dim::symbol(SEQUENCE), 1_i64.into()])?;
         let kept = self.g.apply("mul", &[hidden, column], &[])?;

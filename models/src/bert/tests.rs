@@ -1,4 +1,4 @@
-//! The graph's parameters, types and origins, in both forms.
+//! Tests of the BERT graph: parameter names, types and origins, with composite and with primitive ops.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The current date and time in the format language of C's `strftime`, in UTC.
+//! Formats the current UTC time for templates, with the conversion specifiers of C's `strftime`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,16 +18,16 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-/// The first of January 1970 was a Thursday.
+/// The days of the week from 1 January 1970, which was a Thursday.
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// Returns the present time.
+/// Returns the current UTC time in a format of `strftime`.
 pub(super) fn now(format: &str) -> Result<String, Error> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     written(format, since.as_secs())
 }
 
-/// Formats a time that is given in seconds since 1970.
+/// Formats a time that is given in seconds since 1 January 1970, UTC.
 fn written(format: &str, seconds: u64) -> Result<String, Error> {
     let (day, second) = (seconds / 86400, seconds % 86400);
     let [year, month, date] = civil(day);
@@ -61,10 +61,11 @@ fn written(format: &str, seconds: u64) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Returns year, month and day of the month, from days since 1970 (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
+/// Returns the year, month and day of the month of a day, which is given in days since 1 January 1970. The algorithm is
+/// `civil_from_days` of Hinnant, "chrono-compatible low-level date algorithms".
 fn civil(days: u64) -> [u64; 3] {
-    // A year starts in March, so a leap day is the last day of its year. 719,468 days are from March of the year 0 to
-    // 1970.
+    // Years start in March here, so a leap day is the last day of its year. 719,468 is the number of days from 1 March
+    // of the year 0 to 1 January 1970.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,26 +1,27 @@
 //! The differences between decoder architectures, one row each.
 
-/// An architecture, by its name in `general.architecture`.
+/// An architecture of decoders. Its settings are differences that the metadata of a file does not state.
 #[derive(Debug)]
 pub struct Architecture {
-    /// Its name.
+    /// The value of `general.architecture` in GGUF files.
     pub name: &'static str,
-    /// The coordinates of a head that form a pair, in the words of the op `rope`. Shapes in a file do not show this.
+    /// The coordinates that a rotary embedding rotates as a pair: `adjacent` ones, or coordinate i and i + `half`.
+    /// These are the words of the op `rope`.
     pub rope: &'static str,
-    /// The activation of the gate, as the op `act` names it.
+    /// The activation of the gate in the feed-forward part, in the words of the op `act`.
     pub gate: &'static str,
-    /// Whether queries, keys and values share one tensor, and gate and up another.
+    /// Whether one tensor holds the projections to queries, keys and values, and another one those to gate and up.
     pub fused: bool,
-    /// Whether queries and keys have norms over each head.
+    /// Whether each head of queries and of keys is normalized.
     pub head_norms: bool,
-    /// Whether the results of attention and of the feed-forward part are normalized before they are added.
+    /// Whether a norm follows attention and the feed-forward part, before the residual addition.
     pub post_norms: bool,
     /// Whether embeddings are multiplied by the square root of their width.
     pub scaled_embedding: bool,
-    /// The distance between layers with attention to the whole sequence. The other layers attend to a window. With 0,
-    /// all layers attend to the window, if there is one.
+    /// The distance between layers with full attention: counted from 0, layers `period` − 1, 2·`period` − 1, and so on.
+    /// Other layers attend to a sliding window. With 0, every layer attends to the window if the file gives one.
     pub period: usize,
-    /// The base of the angles in windowed layers, if it differs from that of the other layers.
+    /// The base of the rotary frequencies in windowed layers, if layers with full attention use another base.
     pub window_base: Option<f64>,
 }
 
@@ -39,7 +40,7 @@ const LLAMA: Architecture = Architecture {
 const GEMMA: Architecture =
     Architecture { name: "gemma", rope: "half", gate: "gelu-tanh", scaled_embedding: true, ..LLAMA };
 
-/// The supported architectures. A product has a bias if the file has one.
+/// The supported architectures. A linear layer has a bias if the file contains one.
 pub const ARCHITECTURES: &[Architecture] = &[
     LLAMA,
     Architecture { name: "qwen2", rope: "half", ..LLAMA },
@@ -50,12 +51,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "gemma3", post_norms: true, head_norms: true, period: 6, window_base: Some(1e4), ..GEMMA },
 ];
 
-/// Returns the architecture of a name.
+/// Returns the architecture with the given name in GGUF files.
 pub(super) fn named(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|architecture| architecture.name == name)
 }
 
-/// Returns the names of all.
+/// Returns the names of all architectures for messages, separated by commas.
 pub(super) fn names() -> String {
     ARCHITECTURES.iter().map(|architecture| architecture.name).collect::<Vec<_>>().join(", ")
 }

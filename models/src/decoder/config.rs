@@ -1,4 +1,5 @@
-//! The sizes of a decoder, from the metadata of a GGUF file. Errors list every value that is missing or not supported.
+//! Reads the sizes of a decoder from the metadata of a GGUF file. Errors list every value that is missing or not
+//! supported.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +8,13 @@ use eutectic_ir::{DType, Tensor};
 use super::architecture::{self, Architecture};
 use crate::gguf::{Gguf, Value};
 
-/// A tensor whose elements divide the frequencies of the angles (Llama 3.1).
+/// The name of a tensor with one divisor for each rotary frequency (Llama 3.1).
 pub(super) const FACTORS: &str = "rope_freqs.weight";
 
-/// The sizes of a decoder, and its variants.
+/// The sizes of a decoder, and the variants of its layers.
 #[derive(Clone, Debug)]
 pub struct DecoderConfig {
-    /// Its architecture.
+    /// The architecture that the file names.
     pub architecture: &'static Architecture,
     /// The number of layers.
     pub layers: usize,
@@ -21,11 +22,11 @@ pub struct DecoderConfig {
     pub width: usize,
     /// The number of query heads.
     pub heads: usize,
-    /// The number of heads of keys and values. It divides the number of query heads.
+    /// The number of heads of keys and values, a divisor of the number of query heads.
     pub groups: usize,
-    /// The width of a head of queries and keys, and of values.
+    /// The width of a query or key head, and the width of a value head.
     pub depth: [usize; 2],
-    /// The width between the products of the feed-forward part.
+    /// The inner width of the feed-forward part.
     pub inner: usize,
     /// The number of token ids.
     pub vocabulary: usize,
@@ -33,36 +34,36 @@ pub struct DecoderConfig {
     pub positions: usize,
     /// The number of tokens that the model was trained for.
     pub trained: usize,
-    /// The number that norms add to the mean of squares.
+    /// The epsilon of RMS norms, which is added to the mean of squares.
     pub eps: f64,
-    /// The factor of the scores.
+    /// The factor of the attention scores.
     pub scale: f64,
-    /// The number of latest tokens that windowed layers attend to, or `None` for all.
+    /// The width of the sliding window in tokens, or `None` if no layer is windowed.
     pub window: Option<usize>,
-    /// The caps of scores and of logits, or 0 for none.
+    /// The soft cap c of attention scores, and that of logits: x becomes c·tanh(x / c). 0 means no cap.
     pub softcaps: [f64; 2],
-    /// The names of products that have a bias.
+    /// The names of linear layers that have a bias, such as `blk.0.attn_q`.
     pub biased: BTreeSet<String>,
-    /// Whether the embedding table is also the matrix of the logits.
+    /// Whether the embedding table also projects the hidden state to logits.
     pub tied: bool,
     rope: Rope,
 }
 
-/// The angles of the rotations of queries and keys.
+/// The rotary position embedding of queries and keys.
 #[derive(Clone, Debug)]
 struct Rope {
-    /// The number of pairs of coordinates that are rotated.
+    /// The number of coordinate pairs of a head that are rotated.
     pairs: usize,
     base: f64,
-    /// The number that divides positions.
+    /// The factor by which positions are scaled down (linear position scaling).
     divisor: f64,
-    /// The base in windowed layers, if it differs.
+    /// The base of the frequencies in windowed layers, if it differs from `base`.
     window_base: Option<f64>,
-    /// The divisors of the pairs' frequencies.
+    /// The divisor of each pair's frequency. `None` means 1 for all pairs.
     factors: Option<Vec<f64>>,
 }
 
-/// The values of an architecture that this reader uses.
+/// The metadata keys after the architecture's name that this reader knows. Any other key is an error.
 const KNOWN: &[&str] = &[
     "attention.causal",
     "attention.head_count",
@@ -90,10 +91,10 @@ const KNOWN: &[&str] = &[
     "vocab_size",
 ];
 
-/// The largest extent of a model.
+/// The largest extent that is accepted. Larger ones come from damaged files.
 const MOST: usize = 1 << 24;
 
-/// Values of an architecture, with a list of problems.
+/// The metadata below an architecture's name, and the problems that were found in it.
 struct Values<'a> {
     gguf: &'a Gguf,
     of: &'a str,
@@ -133,14 +134,14 @@ impl Values<'_> {
         })
     }
 
-    /// Checks a value that may be missing, but otherwise must satisfy `is_right`.
+    /// Reports a value for which `is_right` is false. A missing value is accepted.
     fn fixed(&mut self, name: &str, expected: &str, is_right: impl FnOnce(&Value) -> bool) {
         if self.get(name).is_some_and(|value| !is_right(value)) {
             self.wrong(name, expected);
         }
     }
 
-    /// Reports values that this reader does not know. If they were ignored, results could be wrong.
+    /// Reports metadata keys that this reader does not know. The model's results could be wrong if it ignored them.
     fn unknown(&mut self) {
         let start = format!("{}.", self.of);
         let keys = self.gguf.metadata().keys().filter_map(|key| key.strip_prefix(&start));
@@ -175,7 +176,8 @@ impl DecoderConfig {
         let trained = values.size("context_length");
         let vocabulary = gguf.tensors().get("token_embd.weight").and_then(|t| t.dims.first()).copied().unwrap_or(1);
         let layers = values.size("block_count");
-        // Each layer has tensors. A larger number of layers is damage, and would build an endless program.
+        // Each layer has at least one tensor. More layers than tensors mean a damaged file, whose graph could exhaust
+        // memory.
         let tensors = gguf.tensors().len();
         if layers > tensors {
             values.problems.push(format!("the file has {tensors} tensors, too few for {layers} layers"));
@@ -208,13 +210,13 @@ impl DecoderConfig {
         if values.problems.is_empty() { Ok(config) } else { Err(values.problems) }
     }
 
-    /// Returns whether a layer attends to the window only.
+    /// Returns whether a layer attends to the sliding window rather than to all positions.
     pub(super) fn is_windowed(&self, layer: usize) -> bool {
         let period = self.architecture.period;
         self.window.is_some() && (period == 0 || !(layer + 1).is_multiple_of(period))
     }
 
-    /// Returns the names of the tables of cosines and sines that a layer reads.
+    /// Returns the parameter names of the rotary tables, cosines and sines, that a layer reads.
     pub(super) fn tables(&self, layer: usize) -> [&'static str; 2] {
         match self.rope.window_base.filter(|_| self.is_windowed(layer)) {
             Some(_) => ["rope.window.cos", "rope.window.sin"],
@@ -222,12 +224,13 @@ impl DecoderConfig {
         }
     }
 
-    /// Returns the extents of a table of angles, or `None` for another name.
+    /// Returns the shape of a rotary table, `[positions pairs]`, or `None` if the name is not that of a rotary table.
     pub(super) fn rotation_shape(&self, name: &str) -> Option<[usize; 2]> {
         name.starts_with("rope.").then_some([self.positions, self.rope.pairs])
     }
 
-    /// Returns the cosines or sines of the angles for all positions, or `None` for another name.
+    /// Returns a rotary table: the cosine or sine of each position's angle for each pair. `None` if the name is not
+    /// that of a rotary table.
     pub(super) fn rotation(&self, name: &str) -> Option<Tensor> {
         let dims = self.rotation_shape(name)?;
         let (rope, pairs) = (&self.rope, self.rope.pairs);
@@ -246,8 +249,9 @@ impl DecoderConfig {
     }
 }
 
-/// Returns the factor of the scores. The largest models of two architectures use another depth than that of a head.
-/// Their published configurations (`query_pre_attn_scalar`) state it, but their files do not.
+/// Returns the factor of the attention scores, 1/√depth. `depth` is the width of a head, except in the largest Gemma 2
+/// and Gemma 3: there it is the model's width divided by its heads (`query_pre_attn_scalar` of the published
+/// configurations). GGUF files do not contain this number.
 fn scale(architecture: &str, layers: usize, share: usize, depth: usize) -> f64 {
     let depth = match (architecture, layers) {
         ("gemma2", 46) | ("gemma3", 62) => share,

@@ -1,4 +1,4 @@
-//! The graph for a chunk of tokens whose keys and values are appended to states.
+//! Builds the graph that takes a chunk of tokens and appends their keys and values to states.
 
 use eutectic_ir::{Attr, DType, Dim, Graph, NodeId, Shape, Type};
 
@@ -9,7 +9,7 @@ use crate::{
     nn::{Built, reshape, swap_last_two},
 };
 
-/// The values that all layers of a chunk share.
+/// The values that all layers of the graph share.
 struct Chunk<'a> {
     config: &'a DecoderConfig,
     formats: Formats<'a>,
@@ -17,12 +17,12 @@ struct Chunk<'a> {
     cached: Dim,
     /// The type of keys and values in the cache.
     cache: DType,
-    /// The position of the first token.
+    /// The position of the chunk's first token in the sequence: a scalar.
     at: NodeId,
-    /// The positions of all tokens.
+    /// The positions of the chunk's tokens: `i64[tokens]`.
     places: NodeId,
-    /// The rows of the cache that a token sees, in layers with full attention and in windowed layers. `None` if it sees
-    /// every row.
+    /// Masks over `[token, row of the cache]`: true if the token attends to the row. The first one is for layers with
+    /// full attention, the second one for windowed layers. `None` if the model has no windowed layers.
     seen: [Option<NodeId>; 2],
 }
 
@@ -38,13 +38,13 @@ fn shape(dims: impl IntoIterator<Item = Dim>) -> Shape {
 /// Returns the format of a tensor by its name; `None` if there is no such tensor.
 pub(super) type Formats<'a> = &'a dyn Fn(&str) -> Option<&'static Format>;
 
-/// Returns the name of the parameter for a field of a tensor.
+/// Returns the parameter name of one field of a tensor's packed blocks.
 pub(super) fn field_name(tensor: &str, field: &Field) -> String {
     format!("{tensor}.{}", field.name)
 }
 
-/// Adds parameters for the fields of a tensor of the file, and decodes them. If the file has no such tensor, the result
-/// is an `f32` parameter.
+/// Adds a parameter for each field of a tensor's packed format, and the ops that decode the tensor. Adds a single `f32`
+/// parameter if the file has no such tensor.
 fn weight(g: &mut Graph, formats: Formats<'_>, name: &str, dims: &[usize]) -> Built {
     let Some((columns, format)) = dims.last().zip(formats(name)) else { return param(g, name, dims) };
     let matrix = [dims.iter().rev().skip(1).product(), *columns];
@@ -129,7 +129,7 @@ impl Chunk<'_> {
         g.rmsnorm(x, gain, f64::from(self.config.eps as f32))
     }
 
-    /// Computes x wᵀ, plus the bias if the file has one.
+    /// Computes x wᵀ, plus a bias if the file has one.
     fn product(&self, g: &mut Graph, name: &str, x: NodeId, [from, to]: [usize; 2]) -> Built {
         let rows = weight(g, self.formats, &format!("{name}.weight"), &[to, from])?;
         let columns = swap_last_two(g, rows)?;
@@ -171,7 +171,7 @@ impl Chunk<'_> {
         self.product(g, &format!("{block}.ffn_down"), y, [inner, width])
     }
 
-    /// Computes the queries, keys and values of the chunk, each as `[heads tokens depth]`.
+    /// Computes the chunk's queries, keys and values. Each has the shape `[heads tokens depth]`.
     fn heads(&self, g: &mut Graph, block: &str, n: NodeId) -> Built<[NodeId; 3]> {
         let DecoderConfig { width, heads, groups, depth: [key, value], architecture, .. } = *self.config;
         let sizes = [(heads, key), (groups, key), (groups, value)];

@@ -1,4 +1,4 @@
-//! Errors of GGUF files.
+//! Errors of the GGUF reader.
 
 use std::path::PathBuf;
 
@@ -20,29 +20,29 @@ pub enum GgufError {
     Format {
         /// The file.
         path: PathBuf,
-        /// The offset in the file.
+        /// The offset of the defect in the file, in bytes.
         at: usize,
         /// The defect.
         problem: String,
-        /// A remedy.
+        /// The remedy for the user.
         remedy: &'static str,
     },
-    /// Tensors have formats that cannot be decoded.
+    /// Some tensors have formats that cannot be decoded.
     #[error("cannot read {} because the formats {} are not supported; quantize the model to one of {}", .path.display(), .formats.join(", "), format::names())]
     Formats {
         /// The file.
         path: PathBuf,
-        /// Each format, with the number of its tensors and the first of them.
+        /// One entry for each such format: its name, the number of its tensors, and the first of them.
         formats: Vec<String>,
     },
     /// The files of a split model do not belong together.
     #[error("cannot read the split model {}: {problem}; {remedy}", .path.display())]
     Split {
-        /// The requested file.
+        /// The file that was asked for.
         path: PathBuf,
         /// The defect.
         problem: String,
-        /// A remedy.
+        /// The remedy for the user.
         remedy: &'static str,
     },
 }

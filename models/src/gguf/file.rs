@@ -1,4 +1,4 @@
-//! A GGUF file, including the other files of a split model.
+//! A GGUF model: one file, or all files of a split model.
 
 use std::{
     collections::BTreeMap,
@@ -7,8 +7,9 @@ use std::{
 
 use super::{error::GgufError, metadata::Value, part::Part, split, tensor::TensorInfo};
 
-/// A GGUF file, or all files of a split model. The files stay mapped while this or one of its tensors exists. They must
-/// not be truncated during that time. As with every memory map, a read would then end the process.
+/// A GGUF file, or all files of a split model. The files stay mapped as long as this value or one of its tensors
+/// exists. They must not be truncated during that time: a read beyond the end of a mapped file raises SIGBUS, which
+/// ends the process.
 #[derive(Debug)]
 pub struct Gguf {
     path: PathBuf,
@@ -17,13 +18,13 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Returns whether a path names a GGUF file.
+    /// Returns whether a path ends in `.gguf`.
     pub fn is_named(path: &Path) -> bool {
         path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
     }
 
-    /// Maps a file of version 2 or 3, and reads its metadata and the list of its tensors. For a split model, any of its
-    /// files may be given. The others are searched for in the same folder.
+    /// Maps a file of GGUF version 2 or 3, and reads its metadata and its list of tensors. For a split model, `path`
+    /// may be any of its files; the others must be in the same folder.
     ///
     /// # Errors
     /// If a file cannot be opened, is damaged, or has tensors in formats that cannot be decoded.
@@ -34,7 +35,7 @@ impl Gguf {
         Ok(Gguf { path, metadata, tensors })
     }
 
-    /// Returns the path of the file.
+    /// Returns the path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -49,12 +50,12 @@ impl Gguf {
         &self.tensors
     }
 
-    /// Returns the value of a key.
+    /// Returns the metadata value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.metadata.get(key)
     }
 
-    /// Returns the value of a key if it is a text.
+    /// Returns the metadata value of a key if it is a string.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.text()
     }

@@ -1,7 +1,7 @@
-//! The formats of tensors in GGUF files, one row each. A format that can be decoded has a graph in text form.
+//! The packed formats of tensors in GGUF files, one row each. A graph in text form decodes a format.
 //!
-//! The inputs of the graph are the fields of a block, in the order of a block's bytes, for `R` rows of `B` blocks. Its
-//! output is the decoded matrix. Programs contain the graph, and kernels read the fields. So no other code depends on a
+//! The inputs of the graph are the fields of a block, in their byte order, for `R` rows of `B` blocks. Its output is
+//! the decoded matrix. Programs contain this graph, and kernels read the fields. So no other code depends on the
 //! format.
 
 use std::sync::OnceLock;
@@ -11,15 +11,15 @@ use eutectic_ir::{DType, Dim, Graph, Type, lang::Source, text};
 /// A format of tensors.
 #[derive(Debug)]
 pub struct Format {
-    /// Its number in files.
+    /// The number of the type in GGUF files.
     pub id: u32,
-    /// Its name in ggml.
+    /// The name of the type in ggml.
     pub name: &'static str,
-    /// Elements of a block. A row consists of whole blocks.
+    /// Elements of a block. A row of a matrix consists of whole blocks.
     pub block: usize,
     /// Bytes of a block.
     pub bytes: usize,
-    /// The text of its graph, if it can be decoded.
+    /// The text of the graph that decodes the format. `None` if the format is not supported.
     text: Option<&'static str>,
     graph: OnceLock<Graph>,
 }
@@ -27,13 +27,13 @@ pub struct Format {
 /// A field of the blocks of a format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its name.
+    /// The name of the graph's input.
     pub name: String,
-    /// Its element type.
+    /// The element type.
     pub dtype: DType,
-    /// The extents of the field in a block. A single element has none.
+    /// The extents of the field in one block; empty if the field is one element.
     pub dims: Vec<usize>,
-    /// The offset of the field in a block, in bytes.
+    /// The offset of the field in the block, in bytes.
     pub at: usize,
 }
 
@@ -58,11 +58,11 @@ impl Format {
     pub fn graph(&self) -> Option<&Graph> {
         let text = self.text?;
         let parsed = || text::parse(&Source::new(format!("{}.graph", self.name), text));
-        Some(self.graph.get_or_init(|| parsed().unwrap_or_else(|e| panic!("an embedded file is wrong: {e}"))))
+        Some(self.graph.get_or_init(|| parsed().unwrap_or_else(|e| panic!("an embedded graph does not parse: {e}"))))
     }
 
-    /// Returns the graph that decodes a matrix, with its inputs in the order of [`Format::fields`]. `None` if the
-    /// format cannot be decoded.
+    /// Returns the graph that decodes a matrix with `rows` and `columns`. Its inputs are in the order of
+    /// [`Format::fields`]. Returns `None` if the format cannot be decoded.
     pub fn of_matrix(&self, [rows, columns]: [usize; 2]) -> Option<Graph> {
         let dims = [("R", rows), ("B", columns / self.block)];
         let dims = dims.map(|(name, extent)| (name.to_string(), Dim::from(extent))).into();
@@ -84,7 +84,7 @@ impl Format {
     }
 }
 
-/// All formats of ggml, by their numbers in files.
+/// The tensor formats of ggml, with their numbers in GGUF files.
 pub static FORMATS: [Format; 32] = [
     Format::new(0, "F32", [1, 4], Some(include_str!("formats/f32.graph"))),
     Format::new(1, "F16", [1, 2], Some(include_str!("formats/f16.graph"))),
@@ -120,7 +120,7 @@ pub static FORMATS: [Format; 32] = [
     Format::new(39, "MXFP4", [32, 17], Some(include_str!("formats/mxfp4.graph"))),
 ];
 
-/// Returns the format with this number.
+/// Returns the format with this number in GGUF files.
 pub(super) fn named(id: u32) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.id == id)
 }

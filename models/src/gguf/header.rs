@@ -1,5 +1,5 @@
-//! The header of a GGUF file: metadata and the list of tensors. Every length is compared with the size of the file
-//! before it is used.
+//! Reads the header of a GGUF file: the metadata and the list of tensors. Every length is compared with the rest of the
+//! file before it is used, so a damaged file cannot cause a huge allocation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use super::{
 const DAMAGED: &str = "the file is damaged or was not downloaded whole: get it again";
 const OTHER: &str = "convert the model to GGUF of version 3, little-endian";
 
-/// A defect of a file.
+/// A defect of a file: its offset in bytes, its description, and a remedy for the user.
 pub(super) struct Problem {
     pub at: usize,
     pub problem: String,
@@ -30,14 +30,14 @@ pub(super) struct Header {
     pub tensors: Vec<Stored>,
 }
 
-/// An entry in the list of tensors.
+/// An entry in the list of tensors, with the byte range of its data.
 pub(super) struct Stored {
     pub name: String,
-    /// The extents, the slowest axis first.
+    /// The extents, outermost axis first.
     pub dims: Vec<usize>,
-    /// The number of its format.
+    /// The number of the tensor's format in GGUF files.
     pub format: u32,
-    /// The place of its bytes. It is empty for formats with unknown blocks.
+    /// The bytes of the tensor in the file. The range is empty if the format is unknown.
     pub range: Range<usize>,
 }
 
@@ -81,7 +81,7 @@ struct Cursor<'a> {
     at: usize,
 }
 
-/// An entry of the list of tensors, before its place in the file is known.
+/// An entry of the list of tensors, before its offset is checked and its byte range is known.
 struct Entry {
     at: usize,
     name: String,
@@ -114,10 +114,11 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(self.take(8, what)?.try_into().expect("the slice has eight bytes")))
     }
 
-    /// Reads a length. One that exceeds the address space also exceeds the file.
+    /// Reads a 64-bit length. Fails if it exceeds the address space.
     fn length(&mut self, what: &str) -> Read<usize> {
         let length = self.u64(what)?;
-        usize::try_from(length).map_err(|_| self.problem(format!("{what} is {length}")))
+        usize::try_from(length)
+            .map_err(|_| self.problem(format!("{what} is {length}, which exceeds the address space")))
     }
 
     fn text(&mut self, what: &str) -> Read<&'a str> {
@@ -128,7 +129,7 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(bytes).map_err(invalid)
     }
 
-    /// Reads the header up to the counts of tensors and of values.
+    /// Reads the magic number and the version. Returns the number of tensors and the number of metadata values.
     fn start(&mut self) -> Read<[u64; 2]> {
         let magic = self.take(4, "the magic number")?;
         if magic != b"GGUF" {
@@ -180,8 +181,9 @@ impl<'a> Cursor<'a> {
                 }
             }
             (_, Some(size)) => {
-                let bytes =
-                    count.checked_mul(size).ok_or_else(|| self.problem(format!("`{key}` has {count} values")))?;
+                let bytes = count.checked_mul(size).ok_or_else(|| {
+                    self.problem(format!("`{key}` has {count} values, which exceed the address space"))
+                })?;
                 self.take(bytes, key)?;
             }
             (_, None) => {
@@ -194,7 +196,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn alignment(&self, metadata: &BTreeMap<String, Value>) -> Read<usize> {
-        /// The default alignment of the format.
+        /// The alignment of tensor data in bytes if the file states none.
         const USUAL: usize = 32;
         match metadata.get("general.alignment") {
             None => Ok(USUAL),
@@ -209,7 +211,7 @@ impl<'a> Cursor<'a> {
         let at = self.at;
         let name = self.text("the name of a tensor")?.to_string();
         let rank = self.u32("the rank of a tensor")?;
-        /// The largest number of axes in ggml.
+        /// The largest number of axes of a tensor in ggml.
         const MOST_AXES: u32 = 4;
         if rank > MOST_AXES {
             return Err(self.problem(format!("the tensor `{name}` has {rank} axes; at most {MOST_AXES} are allowed")));
@@ -223,7 +225,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Entry {
-    /// Computes the place of its bytes in the file.
+    /// Computes the byte range of the tensor's data. `data` is the offset of the data section in the file.
     fn placed(self, map: &Mmap, data: usize, alignment: usize) -> Read<Stored> {
         let Entry { at, name, dims, format, offset } = self;
         let problem =

@@ -1,27 +1,27 @@
-//! Metadata values. Arrays stay in the file, so a count in a damaged header does not allocate memory.
+//! Metadata values of GGUF files. Arrays stay in the mapped file, so reading a damaged count allocates nothing.
 
 use std::{fmt, ops::Range, sync::Arc};
 
 use memmap2::Mmap;
 
-/// A value of the metadata.
+/// A metadata value.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// An integer of any width.
     Int(i128),
-    /// A number of any precision.
+    /// A floating-point number of any width.
     Float(f64),
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
-    /// A text.
+    /// A string.
     Text(String),
-    /// Values of one kind.
+    /// An array of values of one kind.
     Array(Array),
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// The number of characters of a text that errors quote.
+        /// The number of characters that messages quote from a string.
         const SHOWN: usize = 40;
         match self {
             Value::Int(n) => n.fmt(f),
@@ -35,7 +35,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// Returns the value as an extent.
+    /// Returns the value if it is an integer that fits in a `usize`.
     pub fn size(&self) -> Option<usize> {
         match self {
             Value::Int(n) => usize::try_from(*n).ok(),
@@ -43,7 +43,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as a number.
+    /// Returns the value if it is an integer or a floating-point number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::Int(n) => Some(*n as f64),
@@ -52,7 +52,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as a truth value.
+    /// Returns the value if it is a Boolean.
     pub fn flag(&self) -> Option<bool> {
         match self {
             Value::Bool(flag) => Some(*flag),
@@ -60,7 +60,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as a text.
+    /// Returns the value if it is a string.
     pub fn text(&self) -> Option<&str> {
         match self {
             Value::Text(text) => Some(text),
@@ -68,7 +68,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as an array.
+    /// Returns the value if it is an array.
     pub fn array(&self) -> Option<&Array> {
         match self {
             Value::Array(array) => Some(array),
@@ -77,7 +77,7 @@ impl Value {
     }
 }
 
-/// The kinds of values, by their numbers in the file.
+/// The kinds of metadata values. The fields of integers are their sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Unsigned(usize),
@@ -120,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value of a kind with a fixed size from exactly that many bytes.
+    /// Reads a value of a fixed-size kind. `bytes` has exactly the size of the kind.
     pub(super) fn scalar(self, bytes: &[u8]) -> Option<Value> {
         let mut wide = [0; 8];
         wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -140,7 +140,7 @@ impl Kind {
     }
 }
 
-/// Values of one kind, which are read from the mapped file on demand.
+/// An array of values of one kind. They are decoded from the mapped file when they are read.
 #[derive(Clone, Debug)]
 pub struct Array {
     pub(super) kind: Kind,
@@ -155,26 +155,26 @@ impl Array {
         self.count
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the array has no values.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns the numbers. An array of texts has none.
+    /// Returns the values of an array of numbers. Arrays of strings return none.
     pub fn numbers(&self) -> impl Iterator<Item = f64> {
         let size = self.kind.bytes().unwrap_or(usize::MAX);
         let bytes = self.kind.bytes().map_or(&[][..], |_| &self.map[self.range.clone()]);
         bytes.chunks_exact(size).filter_map(|bytes| self.kind.scalar(bytes)?.number())
     }
 
-    /// Returns the texts. An array of numbers has none.
+    /// Returns the values of an array of strings. Arrays of numbers return none.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let mut rest = if self.kind == Kind::Text { &self.map[self.range.clone()] } else { &[] };
         std::iter::from_fn(move || {
             let (length, after) = rest.split_first_chunk::<8>()?;
             let (text, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
             rest = after;
-            // UTF-8 was checked when the file was opened.
+            // The header's reader has checked that all strings are UTF-8.
             std::str::from_utf8(text).ok()
         })
     }

@@ -12,7 +12,7 @@ use super::{
     tensor::TensorInfo,
 };
 
-/// The contents of one file.
+/// The metadata and the tensors of one file.
 pub(super) struct Part {
     pub metadata: BTreeMap<String, Value>,
     pub tensors: BTreeMap<String, TensorInfo>,
@@ -25,8 +25,8 @@ impl Part {
         if file.metadata().map_err(io)?.is_dir() {
             return Err(io(std::io::ErrorKind::IsADirectory.into()));
         }
-        // SAFETY: the map is only read. The process cannot prevent others from truncating the file; see the
-        // documentation of `Gguf`.
+        // SAFETY: this process only reads the map. It cannot prevent other processes from truncating the file, so the
+        // documentation of `Gguf` forbids that.
         let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(io)?);
         let read = header::read(&map);
         let header = read.map_err(|Problem { at, problem, remedy }| GgufError::Format {
@@ -49,7 +49,7 @@ impl Part {
             return Err(GgufError::Formats { path: path.into(), formats: unknown.into_iter().map(line).collect() });
         }
         let tensor = |stored: header::Stored| {
-            let format = format::named(stored.format).expect("unknown ones were refused above");
+            let format = format::named(stored.format).expect("tensors of unknown formats were refused above");
             (stored.name, TensorInfo { format, dims: stored.dims, map: map.clone(), range: stored.range })
         };
         Ok(Part { metadata: header.metadata, tensors: header.tensors.into_iter().map(tensor).collect() })

@@ -1,10 +1,10 @@
-//! Models that are split into several files: `NAME-00001-of-00003.gguf` and so on.
+//! Reads models that are split into several files, named `NAME-00001-of-00003.gguf` and so on.
 
 use std::path::{Path, PathBuf};
 
 use super::{error::GgufError, metadata::Value, part::Part};
 
-/// Adds the tensors of the other files of a split model to the opened part. The metadata is that of the first file.
+/// Opens the other files of a split model and merges the tensors of all files. Returns the metadata of the first file.
 pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     let size = |key: &str| opened.metadata.get(key).and_then(Value::size);
     let fault = |problem: String, remedy| GgufError::Split { path: path.into(), problem, remedy };
@@ -47,9 +47,9 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     }
 }
 
-/// Returns the names of all files of a split model, given one of them.
+/// Returns the paths of all files of a split model. `path` is one of them, and `count` their number.
 fn siblings(path: &Path, count: usize) -> Option<Vec<PathBuf>> {
-    /// The file names have five digits.
+    /// The largest number that fits in the five digits of these file names.
     const MOST: usize = 99_999;
     let name = path.file_name()?.to_str()?;
     let stem = name.strip_suffix(&format!("-of-{count:05}.gguf")).filter(|_| count <= MOST)?;

@@ -8,19 +8,20 @@ use memmap2::Mmap;
 use super::format::{Field, Format};
 use crate::weights::Mapped;
 
-/// A tensor of a file.
+/// A tensor of a GGUF file, in its packed format.
 #[derive(Clone, Debug)]
 pub struct TensorInfo {
-    /// The format of its elements.
+    /// The packed format of the elements.
     pub format: &'static Format,
-    /// Its extents, the slowest axis first. The file lists the fastest one first.
+    /// The extents, outermost axis first. In the file, the innermost axis comes first.
     pub dims: Vec<usize>,
     pub(super) map: Arc<Mmap>,
     pub(super) range: Range<usize>,
 }
 
 impl TensorInfo {
-    /// Returns the elements as `f32`, with the same bits as in ggml. Programs do not use this; they decode the fields.
+    /// Decodes the elements to `f32`, with the same bits as ggml. Compiled programs do not call this function: their
+    /// kernels decode the packed fields.
     pub fn decode(&self) -> Tensor {
         let [rows, columns] = self.matrix();
         let graph =
@@ -32,13 +33,13 @@ impl TensorInfo {
         Tensor::new(DType::F32, &self.dims, bytes).expect("decoding returns one element for each code")
     }
 
-    /// Returns a field of all blocks, `[R B ..]`. If a block has no other field, the tensor shares the bytes of the
-    /// file.
+    /// Returns one field of all blocks as a tensor `[R B ..]`. The tensor shares the bytes of the mapped file if the
+    /// field is the only one of a block.
     pub fn field(&self, field: &Field) -> Tensor {
         let [rows, columns] = self.matrix();
         let dims = [&[rows, columns / self.format.block], &field.dims[..]].concat();
         let bytes = &self.map[self.range.clone()];
-        // Fields are little-endian, as tensors are.
+        // The bytes need no conversion, because both the file and tensors are little-endian.
         let made = if field.bytes() == self.format.bytes {
             Tensor::new(field.dtype, &dims, Mapped { map: self.map.clone(), range: self.range.clone() })
         } else {
@@ -51,13 +52,13 @@ impl TensorInfo {
         made.expect("sizes were checked when the file was opened")
     }
 
-    /// Returns its rows and columns; a tensor of one axis is one row.
+    /// Returns the rows and columns of the tensor as a matrix. A tensor of one axis is one row.
     pub fn matrix(&self) -> [usize; 2] {
         let columns = self.dims.last().copied().unwrap_or(1);
         [self.dims.iter().rev().skip(1).product(), columns]
     }
 
-    /// Returns the number of bytes that it takes in the file.
+    /// Returns the size of the packed tensor in bytes.
     pub fn bytes(&self) -> usize {
         self.range.len()
     }

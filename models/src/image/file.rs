@@ -1,4 +1,4 @@
-//! Reads PNG and JPEG files and converts them to model inputs.
+//! Reads PNG and JPEG files, and converts images to model inputs.
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,17 @@ use image::{ImageReader, RgbImage, imageops};
 
 use super::{Prepared, Preprocessing};
 
-/// An image that cannot be read.
+/// The reason why an image file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", .path.display())]
 pub struct ImageError {
     /// The file.
     pub path: PathBuf,
-    /// The error.
+    /// The defect, or the system's error.
     pub problem: String,
 }
 
-/// Reads a PNG or JPEG file. Transparency is dropped.
+/// Reads a PNG or JPEG file. Drops its alpha channel.
 ///
 /// # Errors
 /// If the file cannot be read, is damaged, or has another format.
@@ -38,7 +38,7 @@ impl Preprocessing {
     pub fn apply(&self, image: &RgbImage, sides: [usize; 2]) -> Prepared {
         let original = [image.height() as usize, image.width() as usize];
         let resized = if self.keeps_ratio { fitted(original, sides) } else { sides };
-        // The axes are resized one after the other, because the reference rounds after each.
+        // Each axis is resized in its own pass, because the references round to integers after each pass.
         let (rows, columns) = (resized[0] as u32, resized[1] as u32);
         let narrow = imageops::resize(image, columns, image.height(), imageops::FilterType::Triangle);
         let small = imageops::resize(&narrow, columns, rows, imageops::FilterType::Triangle);
@@ -55,7 +55,7 @@ impl Preprocessing {
     }
 }
 
-/// Returns the largest size with the same aspect ratio, at least one pixel in each direction.
+/// Returns the largest extents with the original aspect ratio that fit in `sides`. Both are at least one pixel.
 fn fitted(original: [usize; 2], sides: [usize; 2]) -> [usize; 2] {
     let scale = (0..2).map(|n| sides[n] as f64 / original[n] as f64).fold(f64::INFINITY, f64::min);
     [0, 1].map(|n| ((original[n] as f64 * scale + 0.5) as usize).clamp(1, sides[n]))

@@ -1,4 +1,4 @@
-//! Published weights of SAM: by Meta, by Hugging Face, and as training code saves them.
+//! Opens published weights of SAM: releases by Meta and by Hugging Face, and checkpoints of training code.
 
 use std::path::Path;
 
@@ -7,16 +7,18 @@ use eutectic_ir::{DType, Tensor};
 use super::SamConfig;
 use crate::weights::{Weights, WeightsError};
 
-/// Tensors that programs for embeddings do not need. The preprocessing is fixed, and the rest belongs to prompts and
-/// masks.
+/// Name patterns of tensors that programs for image embeddings do not read. The mean and deviation of pixels are fixed
+/// in the preprocessing, and the remaining tensors serve prompts and masks.
 pub const IGNORED_FOR_EMBEDDINGS: &[&str] =
     &["pixel_mean", "pixel_std", "prompt_encoder.*", "mask_decoder.*", "shared_image_embedding.*"];
 
-/// Tensors that programs for masks do not need. Whether there is an earlier mask is fixed in each program.
+/// Name patterns of tensors that programs for masks do not read. These tensors serve an earlier mask as prompt, and
+/// each program fixes whether there is one.
 pub const IGNORED_FOR_MASKS: &[&str] =
     &["pixel_mean", "pixel_std", "prompt_encoder.mask_embed.*", "prompt_encoder.no_mask_embed.*"];
 
-/// Maps the names of Meta's release to those of transformers. The first matching pair of each group is applied.
+/// Pairs of name prefixes: Meta's and that of the transformers library. Within each group, the first matching pair is
+/// applied.
 const SPELLINGS: &[&[(&str, &str)]] = &[
     &[
         ("image_encoder.", "vision_encoder."),
@@ -42,18 +44,18 @@ const SPELLINGS: &[&[(&str, &str)]] = &[
     ],
 ];
 
-/// The matrix that multiplies coordinates, of the image and of prompts.
+/// The random matrix of the position encoding, which multiplies coordinates of the image and of prompts.
 const POSITIONS: &str = "shared_image_embedding.positional_embedding";
 
-/// Another name of transformers for it.
+/// Another name of the position matrix in files of the transformers library.
 const POSITIONS_TOO: &str = "prompt_encoder.shared_embedding.positional_embedding";
 
-/// The keys under which training code stores the model.
+/// The keys under which training code stores the model in a checkpoint.
 const WRAPPERS: &[&str] = &["model", "state_dict"];
 
-/// Opens weights in any of the published forms. They get the names of transformers' `SamModel`. Tables of relative
-/// positions are resampled to the length that the configuration needs. Optional tensors in the file are recorded in the
-/// configuration.
+/// Opens weights in any of the published forms, and renames them to the names of transformers' `SamModel`. Resamples
+/// tables of relative positions to the length that the configuration needs. Sets `neck_bias` of the configuration if
+/// the file has that optional tensor.
 ///
 /// # Errors
 /// If the file cannot be read. [`Weights::bind`] checks whether its tensors fit.
@@ -61,7 +63,7 @@ pub fn open_weights(path: impl AsRef<Path>, config: &mut SamConfig) -> Result<We
     let weights = Weights::open(path)?;
     let wrapper =
         WRAPPERS.iter().map(|w| format!("{w}.")).find(|w| weights.names().any(|(name, _)| name.starts_with(w)));
-    // Both forms number the layers of heads, but differently.
+    // Both releases number the layers of the decoder's heads, but with different numbers.
     let transformers = weights.names().any(|(name, _)| name.contains("iou_prediction_head.proj_in."));
     let score_layers = (!transformers).then_some(config.decoder.score_layers);
     let mut weights = weights.renamed(|name| {
@@ -80,10 +82,10 @@ pub fn open_weights(path: impl AsRef<Path>, config: &mut SamConfig) -> Result<We
     Ok(weights)
 }
 
-/// Returns transformers' name for a tensor. `score_layers` is the number of layers of the head that predicts scores, if
-/// names depend on it.
+/// Returns transformers' name for a tensor. `score_layers` is the number of layers of the head that predicts scores. It
+/// is `None` if the file already has transformers' names.
 fn spelled(name: &str, score_layers: Option<usize>) -> String {
-    // The file may contain the image encoder only.
+    // A file of the image encoder alone has names without the prefix of the encoder.
     let bare = ["pos_embed", "patch_embed.", "blocks.", "layers.", "neck."].iter().any(|part| name.starts_with(part));
     let mut name = if bare { format!("vision_encoder.{name}") } else { name.to_string() };
     if name == POSITIONS_TOO {
@@ -105,8 +107,8 @@ fn spelled(name: &str, score_layers: Option<usize>) -> String {
     layers.and_then(|layers| in_and_out(&name, layers)).unwrap_or(name)
 }
 
-/// Returns the name of a head's layer, which Meta's release numbers consecutively. In transformers, the first and the
-/// last layer have names instead of numbers.
+/// Converts the name of a layer of a head. Meta's release numbers all layers; the transformers library numbers inner
+/// layers only, and calls the first and last one `proj_in` and `proj_out`.
 fn in_and_out(name: &str, layers: usize) -> Option<String> {
     let (head, rest) = name.split_once(".layers.")?;
     let (number, rest) = rest.split_once('.')?;
@@ -117,8 +119,8 @@ fn in_and_out(name: &str, layers: usize) -> Option<String> {
     })
 }
 
-/// Resamples a table [n d] to `rows` rows as torch's linear `interpolate` does: the outer rows extend by half a row.
-/// `None` if it is not a table.
+/// Resamples a table [n d] linearly to `rows` rows. As in torch's `interpolate`, the outermost rows extend by half a
+/// row. Returns `None` if the table needs no resampling or is no table of floats.
 fn resampled(table: &Tensor, rows: usize) -> Option<Tensor> {
     let &[from, width] = table.dims() else { return None };
     if from == rows || from == 0 || !table.dtype().is_float() {

@@ -1,4 +1,4 @@
-//! The configuration of a SAM model: presets, and `config.json` of the transformers library.
+//! Reads the configuration of a SAM model from `config.json` of the transformers library, and has the published sizes.
 
 use std::path::Path;
 
@@ -14,46 +14,47 @@ use crate::{
 pub struct SamConfig {
     /// The image encoder.
     pub vision: VisionConfig,
-    /// Channels of an earlier mask before its embedding.
+    /// Channels of a mask prompt before its embedding.
     pub mask_channels: usize,
-    /// The activation in that embedding.
+    /// The activation in the embedding of a mask prompt.
     pub mask_activation: Activation,
     /// The mask decoder.
     pub decoder: DecoderConfig,
 }
 
-/// The image encoder: a ViT with windows, decomposed relative positions and a neck (Li et al. 2022, arXiv:2203.16527).
+/// The image encoder: a ViT with windowed attention, decomposed relative positions and a convolutional neck (Li et al.
+/// 2022, arXiv:2203.16527).
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisionConfig {
-    /// Rows and columns of the image, padding included.
+    /// Rows and columns of the image in pixels, with padding.
     pub image: [usize; 2],
     /// Channels of the image.
     pub channels: usize,
-    /// Rows and columns of a patch; they divide the image.
+    /// Rows and columns of a square patch, a divisor of the image's extents.
     pub patch: usize,
     /// Width of the tokens.
     pub width: usize,
-    /// Number of blocks.
+    /// Number of transformer blocks.
     pub layers: usize,
-    /// Attention heads of each; they divide `width`.
+    /// Attention heads of each block, a divisor of `width`.
     pub heads: usize,
-    /// Width between the two linear layers of a block.
+    /// Inner width of a block's feed-forward part.
     pub mlp: usize,
-    /// The activation between them.
+    /// The activation of the feed-forward part.
     pub activation: Activation,
-    /// Channels of the embedding.
+    /// Channels of the image embedding.
     pub out_channels: usize,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
     /// Whether the first convolution of the neck has a bias. It has none in published checkpoints.
     pub neck_bias: bool,
-    /// Whether tokens get an embedding of their position.
+    /// Whether an embedding of its position is added to each token.
     pub absolute_positions: bool,
-    /// Whether scores get the relative positions of query and key.
+    /// Whether attention scores depend on the relative position of query and key.
     pub relative_positions: bool,
-    /// Rows and columns of the windows of attention.
+    /// Rows and columns of the attention windows, in tokens.
     pub window: usize,
-    /// The blocks with attention to the whole image.
+    /// Indices of the blocks that attend to the whole image.
     pub global: Vec<usize>,
     /// Epsilon of the blocks' layer norms.
     pub eps: f64,
@@ -62,27 +63,27 @@ pub struct VisionConfig {
 /// The mask decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecoderConfig {
-    /// Number of two-way blocks.
+    /// Number of two-way transformer blocks.
     pub layers: usize,
-    /// Attention heads of each.
+    /// Attention heads of each block.
     pub heads: usize,
-    /// Width between the two linear layers of a block.
+    /// Inner width of a block's feed-forward part.
     pub mlp: usize,
-    /// The activation between them.
+    /// The activation of the feed-forward part.
     pub activation: Activation,
-    /// The factor by which attention between tokens and image reduces the width.
+    /// The factor by which attention between tokens and image reduces the width of queries, keys and values.
     pub downsample: usize,
-    /// The number of masks for an ambiguous prompt. One more mask is for unambiguous prompts.
+    /// The number of masks for an ambiguous prompt. The decoder predicts one more mask for unambiguous prompts.
     pub masks: usize,
-    /// Layers of the head that predicts scores, at least two.
+    /// Layers of the head that predicts the scores of masks; at least two.
     pub score_layers: usize,
-    /// Width of that head.
+    /// Inner width of the head that predicts the scores of masks.
     pub score_width: usize,
     /// Epsilon of the blocks' layer norms.
     pub eps: f64,
 }
 
-/// The published sizes.
+/// The published model sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// ViT-B: 12 blocks, width 768.
@@ -97,7 +98,7 @@ impl Preset {
     /// All presets.
     pub const ALL: [Preset; 3] = [Preset::VitB, Preset::VitL, Preset::VitH];
 
-    /// Returns its name.
+    /// Returns the name of the preset on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Preset::VitB => "vit-b",
@@ -111,7 +112,7 @@ impl Preset {
         Preset::ALL.into_iter().find(|p| p.name() == name)
     }
 
-    /// Returns its configuration.
+    /// Returns the configuration of the preset.
     pub fn config(self) -> SamConfig {
         let (width, layers, heads, global) = match self {
             Preset::VitB => (768, 12, 12, vec![2, 5, 8, 11]),
@@ -152,19 +153,19 @@ impl Preset {
 }
 
 impl SamConfig {
-    /// Reads `config.json` of a whole model or of its image encoder. Fields that are not needed are ignored. Missing
-    /// ones have the defaults of transformers' `SamConfig`.
+    /// Reads `config.json` of a whole model or of its image encoder alone. Ignores fields that the model does not use.
+    /// Missing fields get the defaults of transformers' `SamConfig`.
     ///
     /// # Errors
-    /// If the file cannot be read or is not JSON, and if fields are wrong. The error lists all of them.
+    /// If the file cannot be read or is not a JSON object, or if fields are wrong. The error lists all wrong fields.
     pub fn open(path: impl AsRef<Path>) -> Result<SamConfig, ConfigError> {
         read(path.as_ref(), "a SAM model", SamConfig::from_fields)
     }
 
-    /// Returns the configuration from the fields of a JSON object.
+    /// Builds the configuration from the fields of a JSON object.
     ///
     /// # Errors
-    /// A line for each field that is wrong.
+    /// One line for each field that is wrong.
     pub fn from_fields(fields: &Map<String, Value>) -> Result<SamConfig, Vec<String>> {
         let mut r = Fields::new(fields);
         let base = Preset::VitB.config();
@@ -199,7 +200,7 @@ impl SamConfig {
     }
 }
 
-/// Reads a size that must equal another one.
+/// Reads a size that must equal `other`, which `is` names in the message.
 fn equal(r: &mut Fields<'_>, name: &str, default: usize, other: Option<usize>, is: &str) {
     if let (Some(size), Some(other)) = (r.size_or(name, 1 << 20, other.unwrap_or(default)), other)
         && size != other
@@ -270,7 +271,7 @@ fn decoder(r: &mut Fields<'_>, base: &DecoderConfig, width: Option<usize>) -> Op
     if score_layers == Some(1) {
         r.problem("iou_head_depth", "2 or more", &1);
     }
-    // A file of the image encoder alone lacks these. Its decoder is never built.
+    // The file of an image encoder alone has no `hidden_size`; no decoder is built from it.
     if let (Some(width), Some(heads), Some(rate), true) = (width, heads, downsample, r.has("hidden_size"))
         && (!width.is_multiple_of(heads * rate) || !width.is_multiple_of(8))
     {

@@ -1,4 +1,5 @@
-//! The mask decoder. Tokens of the prompt and tokens of the image attend to each other, and become masks and scores.
+//! The mask decoder: tokens of the prompt and of the image attend to each other. Masks and their scores are computed
+//! from the results.
 
 use eutectic_ir::NodeId;
 
@@ -11,19 +12,19 @@ use crate::{
 /// The epsilon of the transformer's last norm: torch's default.
 const LAST_EPS: f64 = 1e-5;
 
-/// The embeddings that become masks.
+/// The inputs of the mask decoder, for B images, P prompts per image, N points per prompt and C channels.
 pub(super) struct Prompted {
-    /// The points, [B P N C].
+    /// The embeddings of the points, [B P N C].
     pub points: NodeId,
-    /// The image combined with the mask's embedding, [B·P h·w C].
+    /// The image embedding plus that of a mask prompt, repeated for each prompt: [B·P h·w C].
     pub image: NodeId,
-    /// The positions in the image, [h·w C].
+    /// The position encodings of the image's tokens, [h·w C].
     pub places: NodeId,
-    /// B, P, N.
+    /// The extents B, P and N.
     pub dims: [usize; 3],
 }
 
-/// Computes masks [B P 1+M 4h 4w], as logits, and their scores [B P 1+M].
+/// Computes the logits of masks, [B P 1+M 4h 4w], and the scores of these masks, [B P 1+M].
 pub(super) fn decoder(
     m: &mut ModuleBuilder<'_>,
     config: &SamConfig,
@@ -53,7 +54,8 @@ pub(super) fn decoder(
     let upscaled = m.activation(upscaled, Activation::GeluErf)?;
     let pixels = reshaped(m.g, upscaled, &[all, width / 8, 16 * rows * columns])?;
 
-    // Each mask is the product of the upscaled image with the output of a network on the token of the mask.
+    // A small network maps each mask's token to weights. The logits of the mask are the product of these weights with
+    // the channels of each pixel of the upscaled image.
     let mut weights = Vec::new();
     for kind in 0..masks {
         let token = slice(m.g, tokens, 1, 1 + kind, 1)?;
@@ -82,17 +84,17 @@ fn head(m: &mut ModuleBuilder<'_>, x: NodeId, [from, inner, to]: [usize; 3], lay
 
 #[derive(Clone, Copy)]
 struct Sizes {
-    /// The number of prompts of all images.
+    /// The number of prompts of all images, B·P.
     all: usize,
-    /// The number of tokens of each prompt.
+    /// The number of tokens for each prompt: one for scores, one for each mask, and the points.
     tokens: usize,
-    /// The number of tokens of an image.
+    /// The number of tokens of an image, h·w.
     image: usize,
     width: usize,
 }
 
-/// Returns the tokens [all tokens C] and the image [all image C] after the two-way blocks. In each block, the initial
-/// tokens and positions are added to queries and keys.
+/// Applies the two-way blocks to tokens [all tokens C] and to the image [all image C]. Each block adds the initial
+/// tokens and the position encodings to its queries and keys.
 fn transformer(
     m: &mut ModuleBuilder<'_>,
     c: &DecoderConfig,
@@ -108,7 +110,7 @@ fn transformer(
         [tokens, image] = m.within(&format!("layers.{layer}"), |m| {
             let own = AttentionLayer { inner: width, ..to_image };
             let attended = if layer == 0 {
-                // In the first block, the tokens are equal to the initial ones, which are not added again.
+                // The tokens of the first block are the initial ones, so that block does not add them a second time.
                 own.of(m, "self_attn", [tokens, tokens, tokens], [sizes.tokens; 2])?
             } else {
                 let query = m.add(tokens, first)?;
@@ -145,7 +147,7 @@ fn transformer(
     Ok([m.layernorm("layer_norm_final_attn", tokens, width, LAST_EPS)?, image])
 }
 
-/// Attention with an inner width.
+/// Attention whose queries, keys and values have the width `inner`.
 #[derive(Clone, Copy)]
 struct AttentionLayer {
     inner: usize,

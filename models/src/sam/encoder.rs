@@ -1,4 +1,5 @@
-//! The image encoder: patches, blocks with attention to windows or to the whole image, and the neck.
+//! The image encoder: a patch embedding, blocks that attend within windows or to the whole image, and a neck of
+//! convolutions.
 
 use eutectic_ir::{GraphError, NodeId};
 
@@ -9,10 +10,10 @@ use crate::{
     windows::{TokenGrid, in_windows},
 };
 
-/// The epsilon of the norms after convolutions, which does not depend on the configuration.
+/// The epsilon of the norms over channels. The original code fixes it.
 pub(super) const CHANNEL_EPS: f64 = 1e-6;
 
-/// Encodes pixels [B C H W] to an embedding [B out h w], in a submodule.
+/// Encodes pixels [B C H W] as an embedding [B out h w]. `m` is the module of the encoder.
 pub(super) fn encoder(m: &mut ModuleBuilder<'_>, config: &VisionConfig, batch: usize, pixels: NodeId) -> Built {
     let [rows, columns] = config.grid();
     let mut x = m.within("patch_embed", |m| {
@@ -33,12 +34,12 @@ pub(super) fn encoder(m: &mut ModuleBuilder<'_>, config: &VisionConfig, batch: u
 }
 
 impl VisionConfig {
-    /// Returns rows and columns of the tokens.
+    /// Returns the rows and columns of the grid of patches.
     pub fn grid(&self) -> [usize; 2] {
         self.image.map(|side| side / self.patch)
     }
 
-    /// Returns the size of a block's windows, or `None` if it attends to the whole image.
+    /// Returns the rows and columns of a block's windows, or `None` if the block attends to the whole image.
     pub fn window_of(&self, layer: usize) -> Option<usize> {
         (!self.global.contains(&layer)).then_some(self.window)
     }
@@ -77,11 +78,13 @@ fn attention(m: &mut ModuleBuilder<'_>, config: &VisionConfig, grid: TokenGrid, 
     m.linear("proj", joined, [width, width], true)
 }
 
-/// Computes q · Rh[yq − yk] + q · Rw[xq − xk] for each query and key: [batch heads queries keys]. q is not scaled.
+/// Computes the bias q · Rh[yq − yk] + q · Rw[xq − xk] of each query and key: [batch heads queries keys]. The queries
+/// are those before scaling.
 fn relative_positions(m: &mut ModuleBuilder<'_>, heads: usize, depth: usize, grid: TokenGrid, q: NodeId) -> Built {
     let TokenGrid { batch, rows, columns } = grid;
     let image = reshaped(m.g, q, &[batch, heads, rows, columns, depth])?;
-    // One product for each row, with all its queries, and one for each column.
+    // All queries of an image row share one matrix of Rh, and all queries of a column one of Rw. So each row and each
+    // column is one matrix product.
     let down = {
         let table = toeplitz(m, "rel_pos_h", rows, depth)?;
         let by_row = transpose(m.g, image, &[2, 0, 1, 3, 4])?;
@@ -104,8 +107,9 @@ fn relative_positions(m: &mut ModuleBuilder<'_>, heads: usize, depth: usize, gri
     reshaped(m.g, bias, &[batch, heads, rows * columns, rows * columns])
 }
 
-/// Returns a table [2n − 1, d] as [query d key] with row query − key + n − 1. The middle row is for distance 0. In
-/// reversed order, the rows of a query are a window, so the result is a view without stored indices.
+/// Arranges a table [2n − 1, d] as [query d key]: the row for a query and a key is query − key + n − 1, so the middle
+/// row is for distance 0. In the reversed table, the rows for one query are contiguous. So the result is a sliding
+/// window, which needs no stored indices.
 fn toeplitz(m: &mut ModuleBuilder<'_>, name: &str, n: usize, depth: usize) -> Built {
     let table = m.param(name, &[2 * n - 1, depth])?;
     let reversed = reverse(m, table, -2, 2 * n - 1)?;
@@ -119,7 +123,7 @@ fn reverse(m: &mut ModuleBuilder<'_>, x: NodeId, axis: i64, extent: usize) -> Re
     m.g.apply("slice", &[x], &[("axis", axis.into()), ("at", last.into()), ("len", len.into()), ("step", (-1).into())])
 }
 
-/// Adds two convolutions, each with a norm over the channels.
+/// Adds two convolutions. A norm over the channels follows each of them.
 fn neck(m: &mut ModuleBuilder<'_>, config: &VisionConfig, x: NodeId) -> Built {
     let out = config.out_channels;
     let x = channels_first(m.g, x)?;

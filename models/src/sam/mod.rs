@@ -1,5 +1,5 @@
-//! SAM, the Segment Anything Model (Kirillov et al. 2023, arXiv:2304.02643), as graphs from pixels to an embedding and
-//! to masks.
+//! SAM, the Segment Anything Model (Kirillov et al. 2023, arXiv:2304.02643). Its graphs compute an embedding of an
+//! image, or masks for prompts.
 
 mod checkpoint;
 mod config;
@@ -15,14 +15,14 @@ pub use prompt::Label;
 
 use crate::{module::ModuleBuilder, nn::Form};
 
-/// The prompts for masks.
+/// The extents of the prompts of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prompts {
-    /// The number of prompts for each image, P.
+    /// P, the number of prompts for each image.
     pub number: usize,
-    /// The number of points for each prompt, N. The last one is [`Label::None`] unless two are the corners of a box.
+    /// N, the number of points for each prompt. A prompt without a box has [`Label::None`] as its last point.
     pub points: usize,
-    /// Whether each image has an earlier mask.
+    /// Whether each image has an earlier mask as a further prompt.
     pub prior: bool,
 }
 
@@ -30,7 +30,8 @@ pub struct Prompts {
 /// `embedding` `f32[B out h w]`. Parameters have the names and shapes of transformers' `SamVisionModel`.
 ///
 /// # Errors
-/// If extents do not fit each other or `batch` is 0. A preset, or a configuration from [`SamConfig::open`], fits.
+/// If the extents of the configuration contradict each other, or `batch` is 0. Presets and configurations from
+/// [`SamConfig::open`] are consistent.
 pub fn encoder(config: &SamConfig, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam");
     let embedding = embedding(&mut ModuleBuilder { g: &mut graph, form }, config, batch)?;
@@ -40,15 +41,16 @@ pub fn encoder(config: &SamConfig, form: Form, batch: usize) -> Result<Graph, Gr
 
 /// Returns the whole model for a batch of images.
 ///
-/// Inputs: `pixels` as for [`encoder`]; `points` `f32[B P N 2]`, x before y in pixels of the padded image; `labels`
-/// `i64[B P N]`, each a [`Label`]; and `prior` `f32[B 1 4h 4w]`, the logits of an earlier mask, if there is one.
+/// The inputs are `pixels`, as in [`encoder`]; `points` `f32[B P N 2]`, x before y, in pixels of the padded image;
+/// `labels` `i64[B P N]`, each a [`Label`]; and `prior` `f32[B 1 4h 4w]`, the logits of an earlier mask, if
+/// [`Prompts::prior`] is set.
 ///
-/// Outputs: `embedding`; `masks` `f32[B P 1+M 4h 4w]`, logits that are positive inside of the mask; and `scores` `f32[B
-/// P 1+M]`, the predicted overlap with the correct mask. The first mask is for unambiguous prompts, the others for
-/// ambiguous ones.
+/// The outputs are `embedding`, as in [`encoder`]; `masks` `f32[B P 1+M 4h 4w]`, logits that are positive inside of a
+/// mask; and `scores` `f32[B P 1+M]`, the predicted overlap of each mask with the correct one. Mask 0 is for
+/// unambiguous prompts, and masks 1 to M are for ambiguous ones.
 ///
 /// # Errors
-/// See [`encoder`]. In addition, if there is no prompt, or no point in a prompt.
+/// In the cases of [`encoder`], and if there is no prompt, or no point in a prompt.
 pub fn segmenter(config: &SamConfig, form: Form, batch: usize, prompts: Prompts) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam");
     let m = &mut ModuleBuilder { g: &mut graph, form };

@@ -1,4 +1,4 @@
-//! The prompt encoder: points, corners of boxes and earlier masks as embeddings.
+//! The prompt encoder. It embeds points, corners of boxes and earlier masks.
 
 use eutectic_ir::{Attr, DType, Dim, NodeId, Tensor};
 
@@ -6,15 +6,15 @@ use super::{SamConfig, encoder::CHANNEL_EPS};
 use crate::module::{Conv, ModuleBuilder, channels_last, concat, expanded, reshaped};
 use crate::nn::Built;
 
-/// The meaning of a point. The number is its label.
+/// The meaning of a point. The number is the label in the graph's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i64)]
 pub enum Label {
-    /// No point. It pads shorter prompts. A prompt without a box has one such label more than points.
+    /// No point. It pads prompts that have fewer points. A prompt without a box ends with one more such label.
     None = -1,
-    /// The mask excludes it.
+    /// A point outside of the mask.
     Out = 0,
-    /// The mask contains it.
+    /// A point inside of the mask.
     In = 1,
     /// The top left corner of a box.
     First = 2,
@@ -22,8 +22,8 @@ pub enum Label {
     Second = 3,
 }
 
-/// Returns sin and cos of random projections of coordinates in 0..1: [.. 2] → [.. C] (Tancik et al. 2020,
-/// arXiv:2006.10739).
+/// Computes the sine and cosine of random projections of coordinates between 0 and 1: [.. 2] → [.. C] (Tancik et al.
+/// 2020, arXiv:2006.10739).
 fn fourier(m: &mut ModuleBuilder<'_>, coordinates: NodeId, matrix: NodeId) -> Built {
     let (one, two) = (m.g.scalar(1.0, coordinates)?, m.g.scalar(2.0, coordinates)?);
     let doubled = m.g.apply("mul", &[coordinates, two], &[])?;
@@ -35,12 +35,12 @@ fn fourier(m: &mut ModuleBuilder<'_>, coordinates: NodeId, matrix: NodeId) -> Bu
     concat(m.g, &[sin, cos], -1)
 }
 
-/// Returns the matrix for positions of points and of the image.
+/// Adds the parameter that projects the positions of points and of image tokens.
 pub(super) fn matrix(m: &mut ModuleBuilder<'_>, config: &SamConfig) -> Built {
     m.within("shared_image_embedding", |m| m.param("positional_embedding", &[2, config.vision.out_channels / 2]))
 }
 
-/// Returns the position of each token of the image, [h·w C]. It is a constant once weights are loaded.
+/// Returns the position encoding of each image token, [h·w C]. It depends only on weights, so loading computes it once.
 pub(super) fn places(m: &mut ModuleBuilder<'_>, config: &SamConfig, matrix: NodeId) -> Built {
     let grid = config.vision.grid();
     let shape = Attr::Shape(grid.iter().map(|n| Dim::from(*n)).collect());
@@ -57,7 +57,7 @@ pub(super) fn places(m: &mut ModuleBuilder<'_>, config: &SamConfig, matrix: Node
     fourier(m, coordinates, matrix)
 }
 
-/// Embeds points [B P N 2], x before y in pixels of the padded image, with labels [B P N] → [B P N C].
+/// Embeds points: [B P N 2], x before y, in pixels of the padded image, with labels [B P N] → [B P N C].
 pub(super) fn points(
     m: &mut ModuleBuilder<'_>,
     config: &SamConfig,
@@ -78,7 +78,7 @@ pub(super) fn points(
     let kinds = ["not_a_point_embed", "point_embed.0", "point_embed.1", "point_embed.2", "point_embed.3"];
     let kinds: Vec<_> = kinds.into_iter().map(&mut embedding).collect::<Result<_, _>>()?;
     let table = concat(m.g, &kinds, 0)?;
-    // The smallest label is that of no point, −1.
+    // Labels start at −1, and rows of the table at 0.
     let one = m.g.scalar(1.0, labels)?;
     let kind = m.add(labels, one)?;
     let meaning = m.g.apply("gather", &[table, kind], &[("axis", 0.into())])?;
@@ -90,8 +90,8 @@ pub(super) fn points(
     m.add(place, meaning)
 }
 
-/// Returns the embedding that is added to each token of the image: [1|B h·w|1 C]. It comes from an earlier mask [B 1 4h
-/// 4w], if there is one.
+/// Returns the embedding that is added to the image's tokens. Without an earlier mask, it is one vector, [1 1 C]. With
+/// an earlier mask [B 1 4h 4w], it is the embedding of that mask, [B h·w C].
 pub(super) fn dense(m: &mut ModuleBuilder<'_>, config: &SamConfig, prior: Option<NodeId>) -> Built {
     let width = config.vision.out_channels;
     let Some(prior) = prior else {
@@ -120,7 +120,7 @@ pub(super) fn tokens_of(m: &mut ModuleBuilder<'_>, x: NodeId, dims: [usize; 3]) 
     reshaped(m.g, last, &dims)
 }
 
-/// Repeats [B S C] for each of P prompts: [B·P S C].
+/// Repeats a value [B S C] for each of P prompts: [B·P S C].
 pub(super) fn for_each_prompt(
     m: &mut ModuleBuilder<'_>,
     x: NodeId,

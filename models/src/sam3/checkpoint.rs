@@ -1,4 +1,4 @@
-//! Published weights of SAM 3's vision encoder, with the names of the original release or of Hugging Face.
+//! Opens published weights of SAM 3's vision encoder, from the original release or from Hugging Face.
 
 use std::path::Path;
 
@@ -7,17 +7,18 @@ use eutectic_ir::Tensor;
 use super::Sam3Config;
 use crate::weights::{Weights, WeightsError};
 
-/// Tensors that a file may have and the trunk does not need: angles, which are computed.
+/// Name patterns of tensors that the vision encoder does not read. The angles of rotary embeddings are computed
+/// instead.
 pub const IGNORED: &[&str] = &["*.freqs_cis"];
 
-/// Tensors that the neck does not need.
+/// Name patterns of tensors that the neck alone does not read.
 pub const IGNORED_FOR_NECK: &[&str] = &["backbone.*", "*.freqs_cis"];
 
-/// The keys under which training code stores the model.
+/// The keys under which training code stores the model in a checkpoint.
 const WRAPPERS: &[&str] = &["model.", "state_dict.", "sam3_model."];
 
-/// The prefixes of the vision encoder in files of whole models: those of transformers, then those of the release. The
-/// first prefix with a tensor is used.
+/// The prefixes of the vision encoder's tensors in files of whole models, first those of the transformers library, then
+/// those of the original release. The first prefix that a tensor of the file has is used.
 const PREFIXES: &[&str] = &[
     "detector_model.vision_encoder.",
     "vision_encoder.",
@@ -26,7 +27,8 @@ const PREFIXES: &[&str] = &[
     "vision_backbone.",
 ];
 
-/// Maps the names of the release to those of transformers. All matching pairs are applied in order.
+/// Replacements that turn names of the original release into names of the transformers library. All matching pairs are
+/// applied in order.
 const SPELLINGS: &[(&str, &str)] = &[
     ("trunk.pos_embed", "backbone.embeddings.position_embeddings"),
     ("trunk.patch_embed.proj.", "backbone.embeddings.patch_embeddings.projection."),
@@ -45,8 +47,8 @@ const SPELLINGS: &[(&str, &str)] = &[
     (".dconv_2x2_1.", ".scale_layers.2."),
 ];
 
-/// Opens weights in any of the published forms. They get the names of transformers' `Sam3VisionModel`. Other parts of a
-/// whole model are dropped, including the second neck, which is for tracking.
+/// Opens weights in any of the published forms, and renames them to the names of transformers' `Sam3VisionModel`. Drops
+/// the remaining tensors of a whole model, including a second neck that serves tracking.
 ///
 /// # Errors
 /// If the file cannot be read. [`Weights::bind`] checks whether its tensors fit.
@@ -81,14 +83,14 @@ fn unwrapped(name: &str) -> &str {
     WRAPPERS.iter().fold(name, |name, wrapper| name.strip_prefix(wrapper).unwrap_or(name))
 }
 
-/// Returns the index in [`PREFIXES`] of a name's prefix.
+/// Returns the index in [`PREFIXES`] of the prefix that a name has.
 fn prefix(name: &str) -> Option<usize> {
     PREFIXES.iter().position(|prefix| name.starts_with(prefix))
 }
 
-/// Returns transformers' name for a tensor of the vision encoder.
+/// Returns the name in the transformers library for a tensor of the vision encoder.
 fn spelled(name: &str) -> String {
-    // A name that transformers already uses stays.
+    // Names that the transformers library already uses stay as they are.
     let release = ["trunk.", "convs."].iter().any(|part| name.starts_with(part));
     let replace = |name: String, (theirs, ours): &(&str, &str)| match theirs.strip_prefix('.') {
         Some(_) => name.replacen(theirs, ours, 1),
@@ -97,7 +99,7 @@ fn spelled(name: &str) -> String {
     if release { SPELLINGS.iter().fold(name.into(), replace) } else { name.into() }
 }
 
-/// Splits a tensor [3·n ..] into three [n ..]. `None` if it has another shape.
+/// Splits a tensor [3·n ..] into three tensors [n ..]. Returns `None` for other extents and for integers.
 fn thirds(all: &Tensor) -> Option<[Tensor; 3]> {
     let (&rows, rest) = all.dims().split_first()?;
     if !rows.is_multiple_of(3) || !all.dtype().is_float() {
@@ -109,7 +111,8 @@ fn thirds(all: &Tensor) -> Option<[Tensor; 3]> {
     Some([0, 1, 2].map(|n| Tensor::from_f64(all.dtype(), &dims, values[n * size..][..size].iter().copied())))
 }
 
-/// Removes the row of the class token, which the release stores first, from a table [1 places E].
+/// Removes the first row of a table [1 1 + places E], which is that of the class token. Returns `None` if the table has
+/// no such row.
 fn without_class_token(table: &Tensor, places: usize) -> Option<Tensor> {
     let &[1, rows, width] = table.dims() else { return None };
     let float = table.dtype().is_float();

@@ -1,4 +1,5 @@
-//! The configuration of SAM 3's vision encoder: the published one, and `config.json` of the transformers library.
+//! Reads the configuration of SAM 3's vision encoder from `config.json` of the transformers library, and has the
+//! published one.
 
 use std::path::Path;
 
@@ -12,55 +13,56 @@ use crate::{
 /// The parameters of the vision encoder of a SAM 3 model, without weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sam3Config {
-    /// The trunk.
+    /// The transformer that encodes the image.
     pub trunk: TrunkConfig,
-    /// The number of channels that the neck returns.
+    /// Channels of the neck's features.
     pub neck_width: usize,
-    /// The branches of the neck, each with its index and its scale. Branches that are not listed are not computed.
+    /// The branches of the neck: the index of each in the published model, and its scale. Branches that are not listed
+    /// are not computed.
     pub branches: Vec<(usize, Scale)>,
 }
 
-/// The trunk: a ViT with windows and two-dimensional rotary positions.
+/// The trunk of the vision encoder: a ViT with windowed attention and two-dimensional rotary embeddings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrunkConfig {
-    /// The number of rows of the image, and of columns.
+    /// Rows, and also columns, of the square image in pixels.
     pub image: usize,
     /// Channels of the image.
     pub channels: usize,
-    /// Rows and columns of a patch; they divide the image.
+    /// Rows and columns of a square patch, a divisor of `image`.
     pub patch: usize,
     /// Width of the tokens.
     pub width: usize,
     /// Number of blocks.
     pub layers: usize,
-    /// Attention heads of each block. `width` is a multiple of four times their number.
+    /// Attention heads of each block. Four times their number divides `width`.
     pub heads: usize,
-    /// Width between the two linear layers of a block.
+    /// Inner width of a block's feed-forward part.
     pub mlp: usize,
-    /// The activation between them.
+    /// The activation of the feed-forward part.
     pub activation: Activation,
-    /// Rows and columns of the windows of attention.
+    /// Rows and columns of the attention windows, in tokens.
     pub window: usize,
-    /// The blocks with attention to the whole image.
+    /// Indices of the blocks that attend to the whole image.
     pub global: Vec<usize>,
-    /// Rows and columns of the table of absolute positions, which is repeated over the grid.
+    /// Rows and columns of the table of absolute positions. The table is repeated to cover the grid of tokens.
     pub table: usize,
-    /// The base of the wavelengths of rotary positions.
+    /// The base of the rotary frequencies.
     pub theta: f64,
     /// Epsilon of the layer norms.
     pub eps: f64,
 }
 
-/// The scale of a branch of the neck.
+/// The scale of a branch of the neck, relative to the grid of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scale {
-    /// Two transposed convolutions. Each doubles rows and columns.
+    /// Four times the rows and columns: two transposed convolutions double them.
     Quadruple,
-    /// One transposed convolution.
+    /// Twice the rows and columns: one transposed convolution doubles them.
     Double,
-    /// No change.
+    /// The rows and columns of the grid.
     Same,
-    /// The maximum of each 2 × 2.
+    /// Half of the rows and columns: the maximum of each 2 × 2 tokens.
     Half,
 }
 
@@ -77,7 +79,7 @@ impl Scale {
         }
     }
 
-    /// Returns the number of rows of the branch, given that of the grid. The same holds for columns.
+    /// Returns the rows, or columns, of the branch for a grid with `side` rows or columns.
     pub fn of(self, side: usize) -> usize {
         (side as f64 * self.factor()) as usize
     }
@@ -106,31 +108,31 @@ impl Default for Sam3Config {
 }
 
 impl TrunkConfig {
-    /// Returns the number of rows of the tokens, which is also that of columns.
+    /// Returns the rows, and also columns, of the square grid of tokens.
     pub fn grid(&self) -> usize {
         self.image / self.patch
     }
 
-    /// Returns the size of a block's windows, or `None` if it attends to the whole image.
+    /// Returns the rows and columns of a block's windows, or `None` if the block attends to the whole image.
     pub fn window_of(&self, layer: usize) -> Option<usize> {
         (!self.global.contains(&layer)).then_some(self.window)
     }
 }
 
 impl Sam3Config {
-    /// Reads `config.json` of the vision encoder, or of a model with one. Fields that are not needed are ignored.
-    /// Missing ones have the defaults of transformers' `Sam3VisionConfig`.
+    /// Reads `config.json` of the vision encoder, or of a model with that encoder. Ignores fields that the encoder does
+    /// not use. Missing fields get the defaults of transformers' `Sam3VisionConfig`.
     ///
     /// # Errors
-    /// If the file cannot be read or is not JSON, and if fields are wrong. The error lists all of them.
+    /// If the file cannot be read or is not a JSON object, or if fields are wrong. The error lists all wrong fields.
     pub fn open(path: impl AsRef<Path>) -> Result<Sam3Config, ConfigError> {
         read(path.as_ref(), "a SAM 3 model", Sam3Config::from_fields)
     }
 
-    /// Returns the configuration from the fields of a JSON object.
+    /// Builds the configuration from the fields of a JSON object.
     ///
     /// # Errors
-    /// A line for each field that is wrong.
+    /// One line for each field that is wrong.
     pub fn from_fields(fields: &Map<String, Value>) -> Result<Sam3Config, Vec<String>> {
         let mut r = Fields::new(fields);
         let kinds = ["sam3_vision_model", "sam3", "sam3_video"];
@@ -189,7 +191,8 @@ fn trunk(r: &mut Fields<'_>, base: &TrunkConfig) -> Option<TrunkConfig> {
     if let (Some(width), Some(heads)) = (width, heads)
         && !width.is_multiple_of(4 * heads)
     {
-        // The column rotates one half of each head's pairs, and the row the other half.
+        // Rotary embeddings rotate pairs: half of a head's pairs by angles of the column, and half by angles of the
+        // row.
         r.problem("num_attention_heads", format!("a divisor of a quarter of hidden_size, {width}"), &heads);
     }
     if let Some(width) = width.filter(|n| !n.is_multiple_of(4)) {

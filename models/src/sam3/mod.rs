@@ -1,4 +1,4 @@
-//! The vision encoder of SAM 3 as graphs: the trunk, and the neck with its branches.
+//! The vision encoder of SAM 3 as graphs: the trunk, and the neck with its branches at several scales.
 
 mod checkpoint;
 mod config;
@@ -17,14 +17,14 @@ use crate::{
 
 /// Returns the vision encoder for a batch of images.
 ///
-/// Input: `pixels` `f32[B C H W]`, normalized. Outputs: for each branch i, `feature.i` `f32[B D n n]` and `position.i`
-/// `f32[D/2 n]`; then `tokens` `f32[B g·g E]`, the result of the trunk. The position of a pixel is the column of
-/// `position.i` for its row, followed by the one for its column. Parameters have the names and shapes of transformers'
-/// `Sam3VisionModel`.
+/// The input is `pixels` `f32[B C H W]`, normalized. For each branch i, the outputs are `feature.i` `f32[B D n n]` and
+/// `position.i` `f32[D/2 n]`. The last output is `tokens` `f32[B g·g E]`, the result of the trunk. The position
+/// encoding of the pixel in row r and column c joins the columns r and c of `position.i`. Parameters have the names and
+/// shapes of transformers' `Sam3VisionModel`.
 ///
 /// # Errors
-/// If extents do not fit each other or `batch` is 0. The published configuration, or one from [`Sam3Config::open`],
-/// fits.
+/// If the extents of the configuration contradict each other, or `batch` is 0. The published configuration and those
+/// from [`Sam3Config::open`] are consistent.
 pub fn encoder(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam3");
     let m = &mut ModuleBuilder { g: &mut graph, form };
@@ -38,11 +38,11 @@ pub fn encoder(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, G
     Ok(graph)
 }
 
-/// Returns the neck alone. Its input is `tokens` `f32[B g·g E]` in row-major order. Its outputs are those of
-/// [`encoder`] without the tokens.
+/// Returns the neck alone. Its input is `tokens` `f32[B g·g E]`, in row-major order of the grid. It has the outputs of
+/// [`encoder`] except `tokens`.
 ///
 /// # Errors
-/// See [`encoder`].
+/// In the cases of [`encoder`].
 pub fn neck(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sam3-neck");
     let m = &mut ModuleBuilder { g: &mut graph, form };
@@ -53,7 +53,7 @@ pub fn neck(config: &Sam3Config, form: Form, batch: usize) -> Result<Graph, Grap
     Ok(graph)
 }
 
-/// Adds the branches of the neck, each with its positions.
+/// Adds the branches of the neck as outputs, each with its position encodings.
 fn branches(m: &mut ModuleBuilder<'_>, config: &Sam3Config, grid: NodeId) -> Result<(), GraphError> {
     for &(number, scale) in &config.branches {
         let feature = m.within(&format!("neck.fpn_layers.{number}"), |m| neck::branch(m, config, scale, grid))?;

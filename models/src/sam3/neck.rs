@@ -1,4 +1,4 @@
-//! The neck: from the trunk's tokens to features at several scales, with sine positions.
+//! The neck: computes features at several scales from the trunk's tokens, and sine position encodings.
 
 use eutectic_ir::{DType, GraphError, NodeId, Tensor};
 
@@ -8,7 +8,7 @@ use crate::{
     nn::{Activation, Built},
 };
 
-/// Computes the features [B D h w] of one branch from tokens [B g g E], in a submodule.
+/// Computes the features [B D h w] of one branch from tokens [B g g E]. `m` is the module of the branch.
 pub(super) fn branch(m: &mut ModuleBuilder<'_>, config: &Sam3Config, scale: Scale, tokens: NodeId) -> Built {
     let (from, out) = (config.trunk.width, config.neck_width);
     let x = channels_first(m.g, tokens)?;
@@ -26,14 +26,15 @@ pub(super) fn branch(m: &mut ModuleBuilder<'_>, config: &Sam3Config, scale: Scal
     m.conv("proj2", x, Conv { channels: [out, out], size: 3, stride: 1, pad: 1, bias: true })
 }
 
-/// The number that is added to the extent that divides coordinates.
+/// The number that is added to n where coordinates are divided by n, as in the original code.
 const EPS: f64 = 1e-6;
 
-/// The base of the wavelengths.
+/// The base of the sines' wavelengths.
 const TEMPERATURE: f64 = 10000.0;
 
-/// Returns the position of each of n rows or columns: a constant [D/2 n] (Vaswani et al. 2017, arXiv:1706.03762). It
-/// alternates sin and cos of 2π (i + 1) / (n + eps) at wavelengths 10000^(2j/(D/2)).
+/// Returns position encodings of n rows or columns as a constant [D/2 n] (Vaswani et al. 2017, arXiv:1706.03762).
+/// Channels alternate between sine and cosine. The angle is 2π (i + 1) / (n + eps), divided by the wavelength
+/// 10000^(2j/(D/2)) of channels 2j and 2j + 1.
 pub(super) fn positions(m: &mut ModuleBuilder<'_>, width: usize, n: usize) -> Result<NodeId, GraphError> {
     let half = width / 2;
     let value = |(channel, at): (usize, usize)| {

@@ -1,5 +1,5 @@
-//! The trunk: patches, and blocks with attention to windows or to the whole image. Rotary positions combine rows and
-//! columns.
+//! The trunk: a patch embedding, and blocks that attend within windows or to the whole image. Rotary embeddings encode
+//! both rows and columns.
 
 use eutectic_ir::{DType, GraphError, NodeId, Tensor};
 
@@ -10,7 +10,7 @@ use crate::{
     windows::{TokenGrid, in_windows},
 };
 
-/// Computes tokens [B g g E] from pixels [B C H W], in a submodule.
+/// Computes tokens [B g g E] from pixels [B C H W]. `m` is the module of the trunk.
 pub(super) fn trunk(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, batch: usize, pixels: NodeId) -> Built {
     let side = config.grid();
     let x = m.within("embeddings", |m| {
@@ -33,7 +33,7 @@ pub(super) fn trunk(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, batch: usiz
     Ok(x)
 }
 
-/// Repeats a table [1 t·t E] over the grid: [1 g g E].
+/// Repeats a table [1 t·t E] in both directions until it covers the grid, and crops it: [1 g g E].
 fn tiled(m: &mut ModuleBuilder<'_>, table: NodeId, config: &TrunkConfig, side: usize) -> Built {
     let (t, width) = (config.table, config.width);
     let times = side.div_ceil(t);
@@ -48,7 +48,7 @@ fn tiled(m: &mut ModuleBuilder<'_>, table: NodeId, config: &TrunkConfig, side: u
     Ok(tiled)
 }
 
-/// cos and sin of the angles of rotary positions, each a constant [side·side d/2].
+/// The rotary tables: cosines and sines of angles, each a constant [side·side d/2].
 #[derive(Clone, Copy)]
 struct Turns {
     cos: NodeId,
@@ -57,8 +57,8 @@ struct Turns {
 
 impl Turns {
     /// Computes the angles for attention among side × side tokens. The first half of the d/2 angles depends on the
-    /// column and the second on the row, at wavelengths θ^(4j/d). If there are more columns than in a window, positions
-    /// are scaled to those of a window.
+    /// column, and the second half on the row. The frequencies are θ^(−4j/d). Positions on a grid that is larger than a
+    /// window are scaled down to the extent of a window.
     fn new(m: &mut ModuleBuilder<'_>, config: &TrunkConfig, side: usize) -> Result<Turns, GraphError> {
         let quarter = config.width / config.heads / 4;
         let scale = config.window as f64 / side as f64;

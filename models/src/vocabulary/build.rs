@@ -1,4 +1,4 @@
-//! Vocabularies from the metadata `tokenizer.ggml.*`.
+//! Builds vocabularies from the metadata `tokenizer.ggml.*`.
 
 use tokenizers::{
     AddedToken, NormalizerWrapper, PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer,
@@ -17,7 +17,8 @@ use super::{
 };
 use crate::gguf::{Gguf, Value};
 
-/// Names of tokens that end a text or a turn, from published models. A file lists some of them only.
+/// The names of tokens that end a text or a message in published models. The metadata of a file lists only some of
+/// these tokens.
 const ENDS: &[&str] = &[
     "<|eot_id|>",
     "<|eom_id|>",
@@ -30,20 +31,20 @@ const ENDS: &[&str] = &[
     "_<EOT>",
 ];
 
-/// The parts of a vocabulary.
+/// The tokenizer and the tokens of a vocabulary.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub tokenizer: Tokenizer,
     pub pieces: Vec<Piece>,
     pub begin: Option<u32>,
     pub end: Option<u32>,
-    /// Tokens that end a text, sorted.
+    /// The ids of tokens that end a text, sorted.
     pub ends: Vec<u32>,
     pub adds_begin: bool,
     pub adds_end: bool,
 }
 
-/// The metadata of a file, with a list of problems.
+/// The metadata of a file, and the problems that were found in it.
 struct Source<'a> {
     gguf: &'a Gguf,
     tokens: Vec<(&'a str, Kind)>,
@@ -93,7 +94,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns a token that the metadata gives by its id.
+    /// Returns the token whose id the metadata `{name}_token_id` gives.
     fn token(&mut self, name: &str) -> Option<u32> {
         let id = self.get(&format!("{name}_token_id"))?.size();
         let known = id.filter(|id| *id < self.tokens.len()).and_then(|id| u32::try_from(id).ok());
@@ -108,7 +109,7 @@ impl<'a> Source<'a> {
     fn read_tokens(&mut self) {
         let texts: Vec<&str> = self.get("tokens").and_then(Value::array).map_or(Vec::new(), |a| a.texts().collect());
         if texts.is_empty() {
-            self.problems.push("the value `tokenizer.ggml.tokens` should be a list of texts".into());
+            self.problems.push("the value `tokenizer.ggml.tokens` should be a list of strings".into());
         }
         let kinds = self.get("token_type").and_then(Value::array);
         let kinds: Vec<Kind> = kinds.map_or(Vec::new(), |kinds| kinds.numbers().map(Kind::numbered).collect());
@@ -124,7 +125,7 @@ impl<'a> Source<'a> {
         self.tokens.iter().enumerate().map(|(id, (name, _))| (name.to_string(), id as u32)).collect()
     }
 
-    /// Builds byte-pair encoding whose characters stand for bytes (GPT-2).
+    /// Builds byte-level byte-pair encoding (GPT-2): each character of a token stands for a byte.
     fn byte_pairs(&mut self) -> (Option<Tokenizer>, bool) {
         let name = self.get("pre").map_or(Some("default"), Value::text).unwrap_or("(no text)");
         let Some(splits) = splits::named(name) else {
@@ -155,7 +156,7 @@ impl<'a> Source<'a> {
         (Some(tokenizer), splits.adds_begin)
     }
 
-    /// Builds SentencePiece's byte-pair encoding, which always merges the pair with the highest score.
+    /// Builds SentencePiece's byte-pair encoding, in which the pair whose result has the highest score merges first.
     fn sentence_pieces(&mut self) -> Option<Tokenizer> {
         let scores = self.get("scores").and_then(Value::array).map_or(Vec::new(), |a| a.numbers().collect());
         if scores.len() != self.tokens.len() {
@@ -193,7 +194,7 @@ impl<'a> Source<'a> {
         Some(tokenizer)
     }
 
-    /// Returns a tokenizer that finds special tokens before it splits the text.
+    /// Builds a tokenizer that finds special tokens in a text before it splits the remaining text.
     fn tokenizer(&mut self, model: tokenizers::Result<BPE>) -> Option<Tokenizer> {
         match model {
             Err(problem) => {

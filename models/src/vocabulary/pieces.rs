@@ -1,40 +1,40 @@
-//! The kind of each token, and the bytes that it adds to a text.
+//! The kind of each token, and the bytes that the token adds to a text.
 
 use std::collections::HashMap;
 
-/// The character that SentencePiece writes for a space.
+/// The character that stands for a space in SentencePiece.
 pub(super) const SPACE: char = '▁';
-/// The form of single-byte tokens in vocabularies of characters: `<0x0A>`.
+/// The start and the end of the names of single-byte tokens in SentencePiece, such as `<0x0A>`.
 const BYTE: (&str, &str) = ("<0x", ">");
 
-/// A token.
+/// A token of a vocabulary.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
-    /// Its name in the file.
+    /// The name of the token in the file.
     pub name: String,
-    /// The bytes that it adds to a text. Control tokens add none.
+    /// The bytes that the token adds to a text. A control token adds none.
     pub bytes: Vec<u8>,
 }
 
-/// The kinds of tokens, by their numbers in `tokenizer.ggml.token_type`.
+/// The kinds of tokens in `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A part of text.
+    /// An ordinary token.
     Normal,
     /// A control token, which adds no text.
     Control,
-    /// A user-defined token, which is never split.
+    /// A user-defined token. It is found before a text is split.
     Whole,
-    /// A single byte.
+    /// A token for a single byte.
     Byte,
-    /// An unused token.
+    /// A token that no text contains.
     Unused,
 }
 
 impl Kind {
     pub fn numbered(number: f64) -> Kind {
         match number as i64 {
-            // The unknown token counts as a control token.
+            // Kind 2 is the unknown token. It adds no text, so it counts as a control token.
             2 | 3 => Kind::Control,
             4 => Kind::Whole,
             5 => Kind::Unused,
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// Returns the tokens of a file. `are_bytes` says whether characters stand for bytes.
+/// Returns the tokens of a file with their bytes. If `are_bytes`, each character of a name stands for a byte.
 pub(super) fn pieces(tokens: &[(&str, Kind)], are_bytes: bool) -> Vec<Piece> {
     let bytes_of = bytes_of_characters();
     let piece = |(name, kind): &(&str, Kind)| {
@@ -65,8 +65,8 @@ pub(super) fn pieces(tokens: &[(&str, Kind)], are_bytes: bool) -> Vec<Piece> {
     tokens.iter().map(piece).collect()
 }
 
-/// Returns the byte for each character (GPT-2). Printable bytes stand for themselves. Characters after 255 stand for
-/// the others.
+/// Returns the byte that each character stands for in GPT-2. Printable bytes stand for themselves. Characters from
+/// U+0100 on stand for the unprintable bytes.
 fn bytes_of_characters() -> HashMap<char, u8> {
     let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let printable = (0..=255).filter(is_printable).map(|byte| (char::from(byte), byte));

@@ -1,26 +1,27 @@
-//! Rules for splitting texts before byte pairs are merged, one row for each name in `tokenizer.ggml.pre`.
+//! The rules that split texts before byte pairs are merged, one row for each group of names in `tokenizer.ggml.pre`.
 
-/// A rule for splitting texts.
+/// A rule that splits texts. No token spans two of the resulting parts.
 pub(super) struct Splits {
-    /// Its names in files.
+    /// The names of the rule in GGUF files.
     pub names: &'static [&'static str],
-    /// Regular expressions, which are applied in order. Each splits every part into its matches and the texts between
-    /// them.
+    /// Regular expressions, applied one after another. Each one splits every part of the text into its matches and the
+    /// text between them.
     pub patterns: &'static [&'static str],
-    /// Whether texts are first normalized to Unicode's form NFC.
+    /// Whether texts are first normalized to Unicode normalization form C.
     pub composes: bool,
-    /// Whether a part that is a token is kept whole.
+    /// Whether a part stays whole if it is itself a token, even if no sequence of merges builds that token.
     pub keeps_whole: bool,
     /// Whether prompts start with the begin token by default.
     pub adds_begin: bool,
 }
 
-/// The rule of GPT-2 (Radford et al. 2019): contractions; words, numbers and punctuation, each with a preceding space;
-/// and white space.
+/// The rule of GPT-2 (Radford et al. 2019). Its parts are contractions, white space, and words, numbers and
+/// punctuation, each with the space before it.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// The rule of Llama 3: that of GPT-2, with numbers of at most three digits and separate line ends.
+/// The rule of Llama 3. Unlike that of GPT-2, it splits numbers into groups of at most three digits, and line ends from
+/// other white space.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The rule of Qwen 2: that of Llama 3, with single digits.
+/// The rule of Qwen 2. Unlike that of Llama 3, it splits numbers into single digits.
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -44,12 +45,12 @@ const SPLITS: &[Splits] = &[
     Splits { names: &["qwen2", "deepseek-r1-qwen"], patterns: &[QWEN2], composes: true, ..PLAIN },
 ];
 
-/// Returns the rule of this name.
+/// Returns the rule with this name in GGUF files.
 pub(super) fn named(name: &str) -> Option<&'static Splits> {
     SPLITS.iter().find(|splits| splits.names.contains(&name))
 }
 
-/// Returns all names.
+/// Returns the names of all rules for messages, separated by commas.
 pub(super) fn names() -> String {
     SPLITS.iter().flat_map(|splits| splits.names).copied().collect::<Vec<_>>().join(", ")
 }

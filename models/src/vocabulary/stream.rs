@@ -1,15 +1,14 @@
-//! Converts a stream of tokens to text and keeps each character whole.
+//! Converts a stream of tokens to text without splitting characters.
 
-/// A buffer that collects the bytes of tokens and returns whole characters.
+/// A buffer that collects the bytes of tokens until they form whole characters.
 #[derive(Clone, Debug, Default)]
 pub struct TextStream {
-    /// The first bytes of an incomplete character, at most three.
+    /// The bytes of an incomplete character, at most three.
     rest: Vec<u8>,
 }
 
 impl TextStream {
-    /// Takes the bytes of a token, and returns the text that they complete. Bytes that cannot become UTF-8 are replaced
-    /// by U+FFFD.
+    /// Adds the bytes of a token, and returns the text that is now complete. Bytes that are not UTF-8 become U+FFFD.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.rest.extend(bytes);
         let mut text = String::new();
@@ -18,7 +17,7 @@ impl TextStream {
             text.push_str(chunk.valid());
             let is_last = kept + chunk.valid().len() + chunk.invalid().len() == self.rest.len();
             kept += chunk.valid().len();
-            // `error_len` is `None` if more bytes may complete the character.
+            // `error_len` is `None` if further bytes could complete the character.
             let is_start = is_last && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none());
             if is_start {
                 break;
@@ -32,7 +31,7 @@ impl TextStream {
         text
     }
 
-    /// Returns the text at the end: nothing, or U+FFFD for an incomplete character.
+    /// Ends the stream. Returns U+FFFD if a character is incomplete, and otherwise nothing.
     pub fn finish(&mut self) -> String {
         let rest = std::mem::take(&mut self.rest);
         String::from_utf8_lossy(&rest).into_owned()

@@ -1,16 +1,16 @@
-//! Tensors of files, mapped into memory.
+//! Tensors that stay in a mapped file.
 
 use std::{fmt, ops::Range, sync::Arc};
 
 use eutectic_ir::{DType, Tensor, Type};
 use memmap2::Mmap;
 
-/// A tensor of the file.
+/// A tensor of a file.
 #[derive(Debug)]
 pub(super) enum FileTensor {
     /// A tensor with an element type that programs have.
     Usable(Tensor),
-    /// A tensor with another one, described as `F8_E4M3[384 384]`.
+    /// A tensor with any other element type. The text describes its type, such as `F8_E4M3[384 384]`.
     Foreign(String),
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for FileTensor {
     }
 }
 
-/// A part of a memory map.
+/// A byte range of a memory map. It is the storage of a tensor.
 pub(crate) struct Mapped {
     pub map: Arc<Mmap>,
     pub range: Range<usize>,
@@ -36,7 +36,7 @@ impl AsRef<[u8]> for Mapped {
 }
 
 impl FileTensor {
-    /// Checks the Booleans of a tensor of the file.
+    /// Accepts a tensor of the file, unless one of its Booleans is neither 0 nor 1.
     pub fn usable(tensor: Tensor) -> Result<FileTensor, String> {
         if tensor.dtype() == DType::Bool && tensor.bytes().iter().any(|&b| b > 1) {
             return Err(format!("{} has a Boolean that is neither 0 nor 1", tensor.ty()));
@@ -44,8 +44,8 @@ impl FileTensor {
         Ok(FileTensor::Usable(tensor))
     }
 
-    /// Returns the type in the file and the tensor in the requested float type, if that is wider and nothing else
-    /// differs.
+    /// Returns the type in the file, and the tensor converted to the float type `wanted`. Returns `None` unless that
+    /// type is wider and has the same extents.
     pub fn widened(&self, wanted: &Type) -> Option<(Type, Tensor)> {
         let (FileTensor::Usable(tensor), Some((to, _))) = (self, wanted.as_tensor()) else {
             return None;

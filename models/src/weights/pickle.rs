@@ -1,35 +1,35 @@
-//! The part of Python's pickle format that `torch.save` uses, read as data: dictionaries, tensors, strings and numbers.
-//! Nothing is executed, and anything else in a pickle is an error
-//! (<https://docs.python.org/3/library/pickletools.html>).
+//! Reads the part of Python's pickle format that `torch.save` uses: dictionaries, tensors, strings and numbers
+//! (<https://docs.python.org/3/library/pickletools.html>). Nothing is executed. Other objects in a pickle are errors.
 
 use std::{collections::HashMap, rc::Rc};
 
 /// A value of a pickle.
 #[derive(Clone, Debug)]
 pub(super) enum PickleValue {
-    /// Values that contain no tensor: `None`, a Boolean, a float, bytes, a list.
+    /// A value that contains no tensor: `None`, a Boolean, a float, bytes or a list.
     Other,
     Int(i64),
     Text(Rc<str>),
     Tuple(Rc<[PickleValue]>),
-    /// The index of a dictionary, which is filled after its creation.
+    /// An index into the machine's dictionaries. Opcodes add items to a dictionary after they have created it.
     Dict(usize),
-    /// A qualified name of Python. It is compared, never looked up.
+    /// A qualified name of a Python object, such as `torch._utils._rebuild_tensor_v2`. The name is only compared;
+    /// nothing is imported.
     Global(Rc<str>),
     Storage(Rc<Storage>),
     Tensor(Rc<TensorView>),
 }
 
-/// The elements in a file of the archive.
+/// The elements of one or several tensors: a file in the archive.
 #[derive(Debug)]
 pub(super) struct Storage {
-    /// The element type, for example `Float`.
+    /// The name of the element type, such as `Float`.
     pub kind: String,
-    /// The name of the file.
+    /// The name of the file in the archive.
     pub key: String,
 }
 
-/// A tensor: a view of a storage. Offset and strides count elements.
+/// A tensor as a view of a storage. Offset and strides count elements.
 #[derive(Debug)]
 pub(super) struct TensorView {
     pub storage: Rc<Storage>,
@@ -38,10 +38,10 @@ pub(super) struct TensorView {
     pub strides: Vec<usize>,
 }
 
-/// The limit on nesting, which no checkpoint reaches.
+/// The limit on the nesting of dictionaries. Checkpoints of models are far below it.
 const DEEPEST: usize = 64;
 
-/// Returns the tensors of a pickle by name. The keys of nested dictionaries are joined by dots.
+/// Returns the tensors of a pickle by name. A name joins the keys of nested dictionaries with dots.
 pub(super) fn tensors(bytes: &[u8]) -> Result<Vec<(String, Rc<TensorView>)>, String> {
     let mut machine =
         PickleMachine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), dicts: Vec::new() };
@@ -68,7 +68,7 @@ impl PickleMachine<'_> {
         loop {
             let op = self.byte()?;
             match op {
-                // Protocol and frame carry no data.
+                // The opcodes for the protocol version and for frames carry no data.
                 0x80 => self.skip(1)?,
                 0x95 => self.skip(8)?,
                 b'.' => return self.pop(),
@@ -85,7 +85,7 @@ impl PickleMachine<'_> {
                 0x8a => self.long()?,
                 b'X' => self.text::<4>()?,
                 0x8c => self.text::<1>()?,
-                // Bytes, and strings of Python 2.
+                // Bytes, and the strings of Python 2.
                 b'C' | b'U' => self.blob::<1>()?,
                 b'B' | b'T' => self.blob::<4>()?,
                 b'c' => {
@@ -110,7 +110,7 @@ impl PickleMachine<'_> {
                     let items = self.since_mark()?;
                     self.dict(pairs(items)?);
                 }
-                // The elements of lists are ignored.
+                // The reader ignores the elements of lists.
                 b'a' => drop(self.pop()?),
                 b'e' => drop(self.since_mark()?),
                 b's' => {
@@ -140,7 +140,7 @@ impl PickleMachine<'_> {
                 }
                 b'Q' => self.persistent()?,
                 b'R' => self.call()?,
-                // The state of an object. Attributes of dictionaries, such as `_metadata`, are ignored.
+                // Opcode `b` sets attributes of an object. Those of dictionaries, such as `_metadata`, are ignored.
                 b'b' => match (self.pop()?, self.stack.last()) {
                     (_, Some(PickleValue::Dict(_))) => {}
                     _ => return Err("the state of an object is not a dictionary".into()),
@@ -171,7 +171,7 @@ impl PickleMachine<'_> {
         self.slice(length).map(|_| ())
     }
 
-    /// Reads a length of N bytes, little-endian.
+    /// Reads a little-endian length of N bytes.
     fn length<const N: usize>(&mut self) -> Done<usize> {
         let bytes: [u8; N] = self.take()?;
         Ok(bytes.iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte)))
@@ -183,7 +183,8 @@ impl PickleMachine<'_> {
         Ok(())
     }
 
-    /// Reads a two's complement number of any length. If it exceeds `i64`, it cannot be an extent or an offset.
+    /// Reads a two's complement number of any length. A number beyond `i64` becomes a value without use, because it
+    /// cannot be an extent or an offset.
     fn long(&mut self) -> Done<()> {
         let length = self.length::<1>()?;
         let bytes = self.slice(length)?;
@@ -267,7 +268,7 @@ impl PickleMachine<'_> {
         Ok(())
     }
 
-    /// Reads a reference to an object outside of the pickle: ('storage', type, file, device, elements).
+    /// Reads a reference to a storage outside of the pickle: ('storage', type, file, device, number of elements).
     fn persistent(&mut self) -> Done<()> {
         let id = self.pop()?;
         let PickleValue::Tuple(parts) = &id else { return Err("it refers to an object that is not a storage".into()) };
@@ -280,8 +281,8 @@ impl PickleMachine<'_> {
         Ok(())
     }
 
-    /// Evaluates a call of one of the few functions that tensors and their dictionaries are written as. Each is a form
-    /// of data here.
+    /// Evaluates a function call. Only the few functions are known that `torch.save` writes for tensors and
+    /// dictionaries; their results are built as data.
     fn call(&mut self) -> Done<()> {
         let (arguments, function) = (self.pop()?, self.pop()?);
         let (PickleValue::Tuple(arguments), PickleValue::Global(function)) = (&arguments, &function) else {
@@ -318,7 +319,8 @@ impl PickleMachine<'_> {
         Ok(())
     }
 
-    /// Collects the tensors in a dictionary and in nested ones. Each dictionary is visited once.
+    /// Collects the tensors of a dictionary and of nested ones. Visits each dictionary once, because a pickle may be
+    /// cyclic.
     fn collect(
         &self,
         value: &PickleValue,

@@ -1,5 +1,5 @@
-//! The safetensors format: an eight-byte length, a JSON header (name → element type, shape, byte range) and the bytes
-//! (<https://github.com/huggingface/safetensors#format>).
+//! Reads the safetensors format: an eight-byte length, a JSON header (name → element type, shape, byte range), and the
+//! bytes of all tensors (<https://github.com/huggingface/safetensors#format>).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,10 +9,10 @@ use safetensors::tensor::Metadata;
 
 use super::file::{FileTensor, Mapped};
 
-/// The size of the header's length in bytes.
+/// The number of bytes of the field that holds the header's length.
 const PREFIX: usize = 8;
 
-/// Reads the header.
+/// Reads the header and returns the tensors by name.
 ///
 /// # Errors
 /// A description of the defect.
@@ -21,8 +21,8 @@ pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, S
     let length = u64::from_le_bytes(*prefix);
     let data = usize::try_from(length).ok().and_then(|n| n.checked_add(PREFIX)).filter(|&end| end <= map.len());
     let data = data.ok_or(format!("its header has a length of {length} bytes, but the file has {}", map.len()))?;
-    // `Metadata` checks that offsets are in order, have no gaps and fit the shapes. Whether they end with the file is
-    // checked here, because `SafeTensors::deserialize` does not check for overflow there.
+    // `Metadata` checks that byte ranges are in order, have no gaps and fit the shapes. The check that they end with
+    // the file is here, because that of `SafeTensors::deserialize` can overflow.
     let header: Metadata = serde_json::from_slice(&map[PREFIX..data]).map_err(|e| format!("its header: {e}"))?;
     if header.data_len() != map.len() - data {
         return Err(format!(

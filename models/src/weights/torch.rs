@@ -1,4 +1,4 @@
-//! Checkpoints of `torch.save`: a zip archive with a pickle, and a file for each storage.
+//! Reads checkpoints of `torch.save`: a zip archive with a pickle, and a file for each storage of tensor elements.
 
 use std::{collections::BTreeMap, io::Cursor, io::Read, ops::Range, sync::Arc};
 
@@ -11,10 +11,10 @@ use super::{
     pickle::{self, TensorView},
 };
 
-/// The reason why a pickle without an archive is refused, and the remedy.
+/// The message for a pickle outside of an archive.
 pub(super) const BARE: &str = "it has the format of torch before version 1.6; load it in torch and save it again";
 
-/// The largest size of a pickle, beyond that of any model.
+/// The limit on the size of a pickle in bytes. Pickles of models are far smaller, since they contain no elements.
 const LARGEST: u64 = 1 << 28;
 
 /// Returns whether the file starts like a zip archive.
@@ -27,7 +27,7 @@ pub(super) fn is_bare_pickle(map: &[u8]) -> bool {
     matches!(map, [0x80, 2..=5, b'}' | b'c' | b'(' | 0x8a | 0x95, ..])
 }
 
-/// Reads the archive's directory and the pickle.
+/// Reads the archive's directory and its pickle. Returns the tensors by name.
 ///
 /// # Errors
 /// A description of the defect.
@@ -45,7 +45,7 @@ pub(super) fn tensors(map: &Arc<Mmap>) -> Result<BTreeMap<String, FileTensor>, S
 struct Archive<'a> {
     map: &'a Arc<Mmap>,
     zip: ZipArchive<Cursor<&'a [u8]>>,
-    /// The folder of all files, with a slash at its end.
+    /// The folder in the archive that contains all files, with a slash at its end.
     folder: String,
 }
 
@@ -64,10 +64,10 @@ impl<'a> Archive<'a> {
     }
 
     fn pickle(&mut self) -> Result<Vec<u8>, String> {
-        Ok(self.bytes("data.pkl", LARGEST)?.expect("the folder is that of this file"))
+        Ok(self.bytes("data.pkl", LARGEST)?.expect("`open` found the folder by its data.pkl"))
     }
 
-    /// Returns the content of a file if it exists.
+    /// Returns the content of a file of the archive, or `None` if there is no such file.
     fn bytes(&mut self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, String> {
         let path = format!("{}{name}", self.folder);
         if self.zip.index_for_name(&path).is_none() {
@@ -82,7 +82,7 @@ impl<'a> Archive<'a> {
         Ok(Some(bytes))
     }
 
-    /// Returns the place of a storage in the map.
+    /// Returns the byte range of a storage in the map.
     fn storage(&mut self, key: &str) -> Result<Range<usize>, String> {
         let path = format!("{}data/{key}", self.folder);
         let file = self.zip.by_name(&path).map_err(|e| format!("file {path}: {e}"))?;
@@ -124,7 +124,7 @@ impl TensorView {
         self.dims.iter().try_fold(1_usize, |n, d| n.checked_mul(*d))
     }
 
-    /// Returns the end of the elements that the view reads, as an index into the storage.
+    /// Returns the end of the elements that the view reads, as an index into its storage.
     fn span(&self) -> Option<usize> {
         if self.dims.contains(&0) {
             return Some(0);
@@ -144,7 +144,7 @@ impl TensorView {
             })
     }
 
-    /// Returns the indices of elements in row-major order.
+    /// Returns the indices into the storage of the view's elements, in row-major order.
     fn offsets(&self) -> impl Iterator<Item = usize> {
         let count = self.dims.iter().product::<usize>();
         (0..count).map(|n| {

@@ -1,6 +1,6 @@
-//! A writer of GGUF files for tests: version 3, with any metadata and tensors.
+//! Writes GGUF files of version 3 for tests, with any metadata and tensors.
 
-/// A file under construction.
+/// A GGUF file that is being built.
 #[derive(Clone, Default)]
 pub struct Writer {
     metadata: Vec<(String, u32, Vec<u8>)>,
@@ -12,7 +12,7 @@ fn text(text: &str) -> Vec<u8> {
 }
 
 impl Writer {
-    /// Adds a value of the kind with this number.
+    /// Adds a metadata value. `kind` is the number of its kind.
     pub fn value(mut self, key: &str, kind: u32, bytes: Vec<u8>) -> Writer {
         self.metadata.push((key.into(), kind, bytes));
         self
@@ -35,7 +35,7 @@ impl Writer {
         self.value(key, 9, [head, values.iter().flat_map(|value| text(value)).collect()].concat())
     }
 
-    /// Adds numbers of single precision.
+    /// Adds a metadata value that is an array of `f32`.
     pub fn numbers(self, key: &str, values: &[f32]) -> Writer {
         let head = [&6_u32.to_le_bytes()[..], &(values.len() as u64).to_le_bytes()].concat();
         self.value(key, 9, [head, values.iter().flat_map(|x| x.to_le_bytes()).collect()].concat())
@@ -46,7 +46,7 @@ impl Writer {
         self.value(key, 9, [head, values.iter().flat_map(|x| x.to_le_bytes()).collect()].concat())
     }
 
-    /// Adds a tensor in the format with this number. The fastest axis comes first.
+    /// Adds a tensor. `format` is the number of its format, and the innermost of `dims` comes first.
     pub fn tensor(mut self, name: &str, dims: &[u64], format: u32, bytes: Vec<u8>) -> Writer {
         self.tensors.push((name.into(), dims.into(), format, bytes));
         self

@@ -11,7 +11,7 @@ _BITS = {"bfloat16": numpy.uint16, "float8_e4m3fn": numpy.uint8, "float8_e5m2": 
 def plain(value: Any) -> tuple[numpy.ndarray, str | None]:
     """Returns a copy of an array in NumPy's memory, and the name of its element type if NumPy does not have it."""
     if not hasattr(value, "dtype"):
-        raise TypeError(f"a {type(value).__name__} is no array; give numpy.asarray(value, dtype=…)")
+        raise TypeError(f"a {type(value).__name__} is not an array; give numpy.asarray(value, dtype=…)")
     array = numpy.array(value, order="C")
     bits = _BITS.get(array.dtype.name)
     if bits is None:

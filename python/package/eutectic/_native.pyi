@@ -8,7 +8,7 @@ import numpy
 from ._explain import Explanation
 
 class Error(Exception):
-    """Tells why the engine cannot load or run a model."""
+    """The reason why the engine cannot load or run a model."""
 
 @final
 class Port:
@@ -16,13 +16,13 @@ class Port:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name."""
     @property
     def dtype(self) -> str:
-        """The type of its elements: `f32`, `bf16`, `i64`, `bool`, …"""
+        """The element type: `f32`, `bf16`, `i64`, `bool`, …"""
     @property
     def dims(self) -> list[int | str]:
-        """Its extents: numbers, or names of extents that each run decides."""
+        """The extents: numbers, or names of run-time extents."""
 
 @final
 class Model:
@@ -54,13 +54,13 @@ class Model:
     def clear(self) -> None:
         """Sets all states to zeros, as in a new model."""
     def set_length(self, name: str, length: int) -> None:
-        """Sets an extent that each run decides, where no input of the run tells it."""
+        """Sets the length of a run-time extent that no input determines, such as that of a state."""
     def fork(self) -> Model:
-        """Returns a model that shares the parameters, with copies of the states."""
+        """Returns a model that shares the parameters and has its own copies of the states."""
     def kernels(self) -> list[dict[str, Any]]:
-        """Returns the kernels of the plan, each of a repeated layer once."""
+        """Returns the kernels of the plan. Repeated layers count once."""
     def explain(self) -> Explanation:
-        """Says how the kernels came about: text, or a table in a notebook."""
+        """Explains the kernels, as text or as a table in a notebook."""
     @property
     def inputs(self) -> list[Port]:
         """The inputs, in order."""
@@ -69,16 +69,16 @@ class Model:
         """The outputs, in order."""
     @property
     def states(self) -> list[Port]:
-        """The states, which a model keeps from run to run."""
+        """The states, which persist between runs."""
     @property
     def extents(self) -> dict[str, tuple[int, int]]:
-        """The extents that each run decides, with the least and the most that they are."""
+        """The run-time extents, each with its least and largest length."""
     @property
     def backend(self) -> str:
-        """The name of the backend that it runs on."""
+        """The name of the backend that the model runs on."""
 
 def devices() -> list[tuple[str, str, str | None]]:
-    """Returns each backend: its name, its kind of device, and the reason where this machine cannot run it, else `None`."""
+    """Returns each backend: its name, its kind of device, and `None` or the reason why it cannot be opened."""
 
 def declared(source: str | PathLike[str] | bytes, /) -> tuple[list[Port], list[Port], list[str]]:
     """Returns the inputs and the outputs that an ONNX model declares, and the names of its dimensions that need a number."""

@@ -37,7 +37,7 @@ _TYPES = {
     "f8e5m2": "float8e5m2",
 }
 
-#: The number of programs that a session keeps. Each has other lengths of open dimensions.
+#: The number of programs that a session keeps, each for a combination of lengths of open dimensions.
 _MOST_PROGRAMS = 16
 
 
@@ -122,7 +122,7 @@ class InferenceSession:
                     lengths.setdefault(str(dim), int(length))
         missing = [name for name in self._open if name not in lengths]
         if missing:
-            raise Error(f"no input of this run tells {', '.join(missing)}; give the arrays of all inputs")
+            raise Error(f"cannot run because no input determines {', '.join(missing)}; give the arrays of all inputs")
         return lengths
 
     def _program(self, lengths: dict[str, int]) -> Model:

@@ -82,7 +82,7 @@ def _results(module: torch.fx.GraphModule) -> list[Any]:
         if value is None or value in placeholders:
             results.append(value if value is None else placeholders.index(value))
         elif not isinstance(value, torch.fx.Node) or not isinstance(value.meta.get("example_value"), torch.Tensor):
-            raise Error(f"cannot compute the result {value} because it is no tensor")
+            raise Error(f"cannot compute the result {value} because it is not a tensor")
         elif _storage(value) in storages:
             raise Error(
                 f"cannot compute the result {value} because it is part of the input {storages[_storage(value)]}; clone it"
@@ -121,7 +121,7 @@ def _export(module: torch.fx.GraphModule, examples: Sequence[Any], names: list[s
 
 
 def _cause(error: BaseException) -> str:
-    """Returns the first error of a chain. The later ones only add places."""
+    """Returns the first error of a chain. The later ones only add the places through which it passed."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error)

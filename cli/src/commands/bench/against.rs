@@ -1,4 +1,5 @@
-//! `bench --against`: two or more settings of one model, run in turns, and the ratio of their times with an interval.
+//! `bench --against`: runs settings of one model in turn, and compares their times by a ratio with a confidence
+//! interval.
 
 mod measured;
 mod processes;
@@ -32,7 +33,8 @@ use crate::{
     values::NamedTensors,
 };
 
-/// The most sets of inputs that turns take one after the other, and the most bytes of all of them.
+/// The largest number of different sets of inputs, and the limit on the bytes of all sets. Turns use the sets one after
+/// the other.
 const MOST_SETS: u64 = 8;
 const MOST_BYTES: usize = 256 << 20;
 
@@ -48,7 +50,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         true => processes::measured(args, &settings)?,
         false => in_turns(args, &settings)?,
     };
-    // Only this process counts the waiting of its own threads.
+    // The other processes do not report how long their threads waited for a processor.
     let waiting = if in_processes { None } else { ThreadTimes::waiting(start) };
     let (base, others) = measured.split_first().expect("the command is the first setting");
     let compared: Vec<(&Measured, Option<Ratio>)> =
@@ -60,10 +62,10 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
 }
 
-/// A setting that is ready to run.
+/// A setting that is compiled and loaded.
 struct Side {
     prepared: Prepared,
-    /// Values of the inputs, in the order of the program.
+    /// Sets of input values, in the order of the program's inputs.
     sets: Vec<Vec<Tensor>>,
     outputs: Vec<Box<dyn DeviceBuffer>>,
     first: Option<Tensor>,
@@ -86,7 +88,7 @@ impl Side {
         Ok(Side { first: results.into_iter().next(), prepared, sets, outputs })
     }
 
-    /// Runs once, on the inputs of a turn. Returns the seconds.
+    /// Runs once on the inputs of a turn. Returns the seconds that the run took.
     fn turn(&mut self, turn: usize) -> Result<f64, Fault> {
         let Side { prepared, sets, outputs, .. } = self;
         let session: &mut Session = &mut prepared.session;
@@ -98,8 +100,8 @@ impl Side {
     }
 }
 
-/// Runs all settings in this process, one run of each a turn. Each turn has other inputs, and the order is reversed from
-/// turn to turn.
+/// Measures all settings in this process. In each turn, each setting runs once on the same inputs. The inputs change
+/// from turn to turn, and the order of the settings is reversed, so that neither caches nor drift favour one setting.
 fn in_turns(args: &Args, settings: &[Setting]) -> Result<Vec<Measured>, Fault> {
     let mut sides = settings.iter().map(Side::of).collect::<Result<Vec<Side>, Fault>>()?;
     let runs = args.runs();
@@ -163,7 +165,7 @@ fn print(
     for (other, ratio) in compared {
         let said = match ratio {
             Some(ratio) => ratio.to_string(),
-            None => format!("{} turns are too few for an interval; take 6 or more", other.times.0.len()),
+            None => format!("{} turns are too few for an interval; run 6 or more", other.times.0.len()),
         };
         writeln!(out, "{}", prose(format!("{}: {said}", other.options)))?;
         if let Some(LargestError { relative, .. }) = other.difference(base) {

@@ -56,26 +56,26 @@ pub struct Args {
     /// Token ids of a built-in model, i64[batch seq]
     #[arg(long, value_name = "FILE.npy", help_heading = "Inputs")]
     pub ids: Option<PathBuf>,
-    /// Where the first output goes
+    /// The file for the first output
     #[arg(long, value_name = "FILE.npy", help_heading = "Results", value_parser = npy::target())]
     pub output: Option<PathBuf>,
-    /// What the first output should be: the largest difference is shown
+    /// The expected first output; shows the largest difference from it
     #[arg(long, value_name = "FILE.npy", help_heading = "Results")]
     pub reference: Option<PathBuf>,
-    /// The largest difference from --reference, as a share of its largest number; a larger one is a failure
+    /// The largest allowed difference from --reference, as a share of its largest number; a larger one is an error
     #[arg(long, value_name = "SHARE", value_parser = tolerance, requires = "reference", help_heading = "Results")]
     pub tol: Option<f64>,
     /// Shows predicted and measured time, GFLOP/s and GB/s of each kernel
     #[arg(long, help_heading = "Results")]
     pub explain: bool,
-    /// Writes the plan: which kernels compute what; --plan runs it without a search
+    /// Writes the plan, with which --plan runs the same kernels without a search
     #[arg(long, value_name = "FILE", help_heading = "Plan")]
     pub save_plan: Option<PathBuf>,
     /// Takes the plan from a file that --save-plan wrote, of the same model, rules and backend
     #[arg(long, value_name = "FILE", help_heading = "Plan", conflicts_with = "save_plan")]
     pub plan: Option<PathBuf>,
-    /// Also runs with these options, in turns with the command as given, and says how their times compare; a first word without a dash is
-    /// another binary of eutectic, which runs in processes; may be repeated
+    /// Also measures the program with these options, in alternation with the command as given, and compares the times;
+    /// a first word without a dash is another eutectic binary, which runs in processes; may be repeated
     #[arg(long, value_name = "OPTIONS", help_heading = "Measuring", allow_hyphen_values = true,
           conflicts_with_all = ["sweep", "output", "reference", "explain", "save_plan", "csv"])]
     pub against: Vec<String>,
@@ -86,14 +86,14 @@ pub struct Args {
     pub language: LanguageArgs,
 }
 
-/// The tokens that a language model (*.gguf) reads and generates.
+/// The numbers of tokens that a language model (*.gguf) reads and generates.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Language models (*.gguf)")]
 pub struct LanguageArgs {
-    /// The tokens of the prompt, which are arbitrary [default: 512]
+    /// The number of arbitrary tokens in the prompt [default: 512]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub prompt: Option<u32>,
-    /// The tokens that are generated after it, one by one [default: 128]
+    /// The number of tokens that are generated after the prompt [default: 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub generate: Option<u32>,
     /// The element type of the keys and values in the cache [default: f16]
@@ -102,7 +102,7 @@ pub struct LanguageArgs {
 }
 
 impl LanguageArgs {
-    /// Returns the options that are given.
+    /// Returns the names of the options that are given.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let flags = [
             ("--prompt", self.prompt.is_some()),
@@ -113,26 +113,27 @@ impl LanguageArgs {
     }
 }
 
-/// How it is measured.
+/// The extent of the measurement.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Measuring")]
 pub struct Measure {
-    /// Runs that are timed [default: 30; 5 for language models]
+    /// The number of timed runs [default: 30; 5 for language models]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub iters: Option<u32>,
-    /// Runs before them [default: 5; 1 for language models]
+    /// The number of runs before the timed ones [default: 5; 1 for language models]
     #[arg(long, value_name = "N")]
     pub warmup: Option<u32>,
-    /// Runs until so much time has passed, three times at least, instead of --iters times
+    /// Runs until this time has passed, but at least three times, instead of --iters times
     #[arg(long, value_name = "SECONDS", value_parser = positive, conflicts_with = "iters")]
     pub duration: Option<f64>,
-    /// Measures at each of some values: of threads, batch, seq, or a symbolic dimension; all combinations of several
+    /// Measures each of some values for threads, batch, seq or a symbolic dimension; several sweeps give all
+    /// combinations
     #[arg(long, value_name = "NAME=N,N,…")]
     pub sweep: Vec<Sweep>,
 }
 
 impl Measure {
-    /// Returns the limits of the measurement, with numbers of runs where none are given.
+    /// Returns the limits of the measurement. `iters` and `warmup` are the default numbers of runs.
     pub fn runs(&self, iters: u32, warmup: u32) -> Runs {
         let limit = self.duration.map(Duration::from_secs_f64);
         let iters = if limit.is_some() { usize::MAX } else { self.iters.unwrap_or(iters) as usize };
@@ -149,7 +150,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Returns the number of steps that a bar shows.
+    /// Returns the number of runs for a progress bar, or `None` if the time limits the measurement.
     pub fn shown(&self) -> Option<u64> {
         self.limit.is_none().then(|| (self.warmup + self.iters) as u64)
     }

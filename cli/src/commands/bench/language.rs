@@ -1,5 +1,5 @@
-//! `bench` of language models: tokens a second of a prompt and of a continuation, and how far the latter is from the
-//! memory's limit.
+//! `bench` of language models: measures the tokens per second of a prompt and of a continuation, and compares the
+//! continuation with the memory bandwidth.
 
 use std::{
     io::{Write, stdout},
@@ -22,11 +22,11 @@ use crate::{
     timing::{Times, progress},
 };
 
-/// The tokens of the prompt and of its continuation where no numbers are given.
+/// The default numbers of tokens in the prompt and in its continuation.
 const TOKENS: [usize; 2] = [512, 128];
-/// The runs that are timed, and those before them.
+/// The default numbers of timed runs, and of runs before them.
 const RUNS: [u32; 2] = [5, 1];
-/// Bytes of the array whose reading says how fast memory is: more than caches hold.
+/// The size in bytes of the array that measures the memory bandwidth. It exceeds the caches.
 const READ: usize = 1 << 28;
 
 /// The results of the measurement.
@@ -34,21 +34,20 @@ struct Measured {
     model: String,
     device: String,
     compiled: Duration,
-    /// Tokens of the prompt and of the continuation.
+    /// The numbers of tokens in the prompt and in the continuation.
     tokens: [usize; 2],
-    /// The times of both, a number for each run.
+    /// The seconds of each run, for the prompt and for the continuation.
     times: [Times; 2],
-    /// The bytes that a token of the continuation has to read, halfway.
+    /// The number of bytes that the token in the middle of the continuation has to read.
     read: usize,
-    /// Bytes a second that the device reads.
+    /// The measured memory bandwidth in bytes per second.
     bandwidth: f64,
 }
 
 /// Measures a language model.
 ///
 /// # Errors
-/// If the file holds no language model that can be built, there are more tokens than it was trained for, or the backend
-/// cannot run it.
+/// If the file is no supported language model, if it was trained for fewer tokens, or if the backend cannot run it.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let path = &args.job.program.model;
     let model = open(path)?;
@@ -56,7 +55,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let tokens: [usize; 2] = std::array::from_fn(|at| tokens[at].map_or(TOKENS[at], |n| n as usize));
     let (room, trained) = (tokens[0].saturating_add(tokens[1]), model.trained());
     if room > trained {
-        let problem = format!("{room} tokens, but {} was trained for {trained}", path.display());
+        let problem = format!("cannot measure {room} tokens because {} was trained for {trained}", path.display());
         return Err(input(problem, "give smaller numbers with --prompt and --generate"));
     }
     let cache = cache(args.language.cache);
@@ -85,8 +84,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     }
 }
 
-/// Reads prompts of arbitrary tokens, and continues each of them by the likeliest ones; the end of a text does not end
-/// it.
+/// Measures runs: each one reads a prompt of arbitrary tokens, and continues it by the likeliest tokens. A token that
+/// ends a text does not end the continuation.
 fn times(args: &Args, generator: &mut Generator, tokens: [usize; 2]) -> Result<[Times; 2], Fault> {
     let runs = args.measure.runs(RUNS[0], RUNS[1]);
     let known = generator.model().vocabulary().len() as u64;
@@ -98,7 +97,7 @@ fn times(args: &Args, generator: &mut Generator, tokens: [usize; 2]) -> Result<[
         if counted >= 3 && runs.limit.is_some_and(|limit| begin.elapsed() > limit) {
             break;
         }
-        // No prompt begins as the one before it, which is in the cache.
+        // Each prompt starts with another token than the one before it, whose keys and values are still in the cache.
         let first = args.job.program.seed.wrapping_add(run as u64 * 7907) % known;
         let mut ids: Vec<u32> = (0..tokens[0] as u64).map(|n| ((first + n * 104_729) % known) as u32).collect();
         let start = Instant::now();
@@ -118,11 +117,11 @@ fn times(args: &Args, generator: &mut Generator, tokens: [usize; 2]) -> Result<[
     Ok(times)
 }
 
-/// Returns how many bytes a second a kernel of the backend reads, at best.
+/// Returns the most bytes per second that a kernel of the backend reads in a few runs.
 fn bandwidth(compiler: &Compiler) -> Result<f64, Fault> {
     const COLUMNS: usize = 1 << 12;
     let rows = READ / (4 * COLUMNS);
-    // The result depends on an input, so that the kernel runs in every run. Values of parameters alone are computed once.
+    // The result depends on an input. Otherwise the kernel would be part of the load program, and not run again.
     let text = format!(
         "(graph \"read\" (input n f32[]) (param x f32[{rows} {COLUMNS}]) (output y (reduce-max (min x n) :axes [0 1] :keep false)))"
     );
@@ -141,12 +140,12 @@ fn bandwidth(compiler: &Compiler) -> Result<f64, Fault> {
 }
 
 impl Measured {
-    /// Tokens a second of a phase, at a share of the runs.
+    /// Returns the tokens per second of a phase, at a quantile of the times.
     fn speed(&self, phase: usize, share: f64) -> f64 {
         self.tokens[phase] as f64 / self.times[phase].quantile(share)
     }
 
-    /// Returns bytes a second that the continuation reads.
+    /// Returns the bytes per second that the continuation reads.
     fn reads(&self) -> f64 {
         self.read as f64 * self.speed(1, 0.5)
     }

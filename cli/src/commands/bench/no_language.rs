@@ -1,9 +1,9 @@
-//! `bench` of language models, in a build without tokenizers.
+//! `bench` of language models in a build without tokenizers.
 
 use super::args::Args;
 use crate::fault::{Fault, not_built};
 
-/// Names the feature that this build lacks.
+/// Reports the feature that this build lacks.
 ///
 /// # Errors
 /// Always.

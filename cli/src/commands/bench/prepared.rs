@@ -1,4 +1,4 @@
-//! A program that is compiled and loaded, with values of its inputs.
+//! A program that is compiled and loaded, with values for its inputs.
 
 use eutectic::{Compiler, Graph, Planned, Session};
 
@@ -10,9 +10,9 @@ pub struct Prepared {
     pub compiler: Compiler,
     pub planned: Planned,
     pub session: Session,
-    /// Values of all inputs, in memory of the device's choice.
+    /// Values of all inputs, in memory that the device prefers.
     pub inputs: NamedTensors,
-    /// The source of its parameters.
+    /// A description of the source of the parameters.
     pub source: String,
     job: CommonArgs,
     graph: Graph,
@@ -21,7 +21,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Compiles and loads a program, and makes values of its inputs.
+    /// Compiles and loads a program, and creates values for its inputs.
     ///
     /// # Errors
     /// If the program cannot be compiled or loaded, or a file cannot be read or written.
@@ -32,7 +32,8 @@ impl Prepared {
         let graph = job.program.graph()?;
         let compiler = compiler.with_ops_of(&graph)?;
         let bar = progress("compiling", None);
-        // A model without room is refused before random parameters are made for it.
+        // Compilation comes before random parameters are created, so that a model that does not fit in memory is
+        // refused early.
         let (planned, session) = match &args.plan {
             Some(path) => PlanFile::read(path)?.compile(&compiler, &graph)?,
             None => compiler.compile_planned(&graph)?,
@@ -45,7 +46,7 @@ impl Prepared {
         let (params, source) = job.program.params(&graph)?;
         let inputs = NamedTensors::new();
         let mut prepared = Prepared { compiler, planned, session, inputs, source, job, graph, given };
-        // Input files that do not fit are refused before parameters are packed.
+        // Input values come before parameters are packed, so that files that do not fit their inputs are refused early.
         let inputs = prepared.made(0)?;
         let bar = progress("loading", None);
         prepared.session.load_named(|name| params.get(name).cloned())?;
@@ -54,7 +55,7 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// Returns values of all inputs: the given ones, and random numbers that depend on a number.
+    /// Returns values of all inputs: the given ones, and random ones. `number` selects the random numbers.
     ///
     /// # Errors
     /// If a given value does not fit its input.
@@ -70,7 +71,7 @@ impl Prepared {
     }
 
     fn placed(&mut self, inputs: NamedTensors) -> Result<NamedTensors, Fault> {
-        // In a file, numbers begin anywhere.
+        // The data of a file may start at any address. `placed` copies it to memory that the device prefers.
         let session = &mut self.session;
         let placed = inputs.into_iter().map(|(name, value)| Ok((name, session.placed(&value)?)));
         Ok(placed.collect::<Result<NamedTensors, eutectic::Error>>()?)

@@ -1,4 +1,4 @@
-//! Sweeps: the values that threads, batches and dimensions take in turn.
+//! Sweeps: values of threads, batch, or dimensions for which a program is measured.
 
 use std::{fmt, num::NonZeroUsize, str::FromStr};
 
@@ -11,7 +11,7 @@ use crate::{
     program::ProgramArgs,
 };
 
-/// The varied quantity, and its values: `threads=1,2,4`.
+/// A quantity and its values, as in `threads=1,2,4`.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     name: String,
@@ -33,10 +33,10 @@ impl FromStr for Sweep {
     }
 }
 
-/// Checks that a program has the varied quantities.
+/// Checks that a program has the quantities of the sweeps.
 ///
 /// # Errors
-/// If it has nothing of that name, or a file cannot be read.
+/// If it lacks one of them, or if a file cannot be read.
 pub fn check(sweeps: &[Sweep], program: &ProgramArgs) -> Result<(), Fault> {
     let of_program = match program.is_built_in() {
         true => vec!["batch".into(), "seq".into()],
@@ -48,16 +48,17 @@ pub fn check(sweeps: &[Sweep], program: &ProgramArgs) -> Result<(), Fault> {
         None => Ok(()),
         Some(Sweep { name, .. }) => {
             let problem = format!("--sweep {name}: {} has no such dimension", program.model.display());
-            Err(input(problem, suggestion(name, "its sweeps are over", known)))
+            Err(input(problem, suggestion(name, "a sweep can be over", known)))
         }
     }
 }
 
-/// A value for each sweep.
+/// A value for the quantity of each sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Point(Vec<(String, usize)>);
 
-/// Returns all combinations, varying the last sweep's values fastest; one point without a sweep.
+/// Returns all combinations of values. The values of the last sweep vary fastest. Without sweeps, there is one empty
+/// point.
 pub fn points(sweeps: &[Sweep]) -> Vec<Point> {
     sweeps.iter().fold(vec![Point::default()], |points, sweep| {
         let with = |point: &Point, &value: &usize| Point([&point.0[..], &[(sweep.name.clone(), value)]].concat());
@@ -66,7 +67,7 @@ pub fn points(sweeps: &[Sweep]) -> Vec<Point> {
 }
 
 impl Point {
-    /// Sets the arguments.
+    /// Sets the arguments of the command to the values of the point.
     pub fn set(&self, job: &mut CommonArgs) {
         for (name, value) in &self.0 {
             match name.as_str() {
@@ -81,17 +82,17 @@ impl Point {
         }
     }
 
-    /// Returns the names of the varied quantities.
+    /// Returns the names of the quantities.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the values.
+    /// Returns the values of the quantities.
     pub fn values(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().map(|(_, value)| *value)
     }
 
-    /// For programs.
+    /// Returns the point as a JSON object.
     pub fn json(&self) -> Value {
         self.0.iter().map(|(name, value)| (name.clone(), (*value).into())).collect::<serde_json::Map<_, _>>().into()
     }

@@ -3,7 +3,7 @@
 use super::args::Args;
 use crate::fault::{Fault, not_built};
 
-/// Names the feature that this build lacks.
+/// Reports the feature that this build lacks.
 ///
 /// # Errors
 /// Always.

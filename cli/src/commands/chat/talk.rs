@@ -20,7 +20,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let options = options(&args.generation, args.seed)?;
     let model = open(&args.model)?;
     let mut messages: Vec<Message> = args.system.iter().map(|text| Message::new("system", text)).collect();
-    // Apply the template before the model is compiled, so that errors come early.
+    // The template is applied before the model is compiled, so that its errors come early.
     let first = [messages.clone(), vec![Message::new("user", "")]].concat();
     model.chat_prompt(&first).map_err(Fault::input)?;
     let bar = progress("compiling", None);

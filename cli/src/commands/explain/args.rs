@@ -28,16 +28,16 @@ result instead would cost; and the kernels whose results it reads, with what one
 pub struct Args {
     #[command(flatten)]
     pub job: CommonArgs,
-    /// Kernels by number, model part or op
+    /// The number, module path or op of a kernel, or a glob
     #[arg(help_heading = None, default_value = "*", value_name = "KERNEL|GLOB")]
     pub glob: String,
-    /// Does not compute the gain of each rule, for which the program is planned again without it
+    /// Skips the gain of each rule, which takes another plan of the program without the rule
     #[arg(help_heading = None, long)]
     pub quick: bool,
     /// Writes a self-contained page for a browser instead: the graph of all kernels, with measured times
     #[arg(help_heading = None, long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// The number of measured runs for the page (0 for none)
+    /// The number of timed runs for the page (0 for none)
     #[arg(help_heading = None, long, value_name = "N", default_value_t = 20, value_parser = whole::<usize>)]
     pub iters: usize,
 }

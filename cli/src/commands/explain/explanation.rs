@@ -1,4 +1,4 @@
-//! The explanation of a kernel, as text and as JSON.
+//! The explanation of a kernel, and its output as text and as JSON.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -18,14 +18,14 @@ use crate::{
     table::{bytes, count, faint, hanging, heading, seconds},
 };
 
-/// The maximal number of candidates that are named in addition to the selected one.
+/// The largest number of other candidates that are named after the selected one.
 const RUNNERS_UP: usize = 2;
 
-/// A kernel, with the rules and the choices that led to it.
+/// A kernel, with the rules and the decisions that led to it.
 pub struct Explanation {
-    /// Its number in each call of its block.
+    /// The kernel's number in each call of its block.
     pub numbers: Vec<String>,
-    /// The block, and the kernel's index in it.
+    /// The index of the block, and the index of the kernel in the block.
     pub of: (usize, usize),
     pub report: KernelReport,
     pub steps: Vec<RuleRun>,
@@ -33,7 +33,7 @@ pub struct Explanation {
     pub reads: Vec<Read>,
 }
 
-/// A rule that was not applied to a value of the kernel, and the op that observes this value.
+/// A rule that was not applied to a value of the kernel, and the op that observes the value.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct WithheldRule {
     pub rule: String,
@@ -41,42 +41,42 @@ pub struct WithheldRule {
     pub origin: String,
 }
 
-/// Consecutive applications of one rule to one part of the model.
+/// Consecutive applications of one rule to values of one module.
 pub struct RuleRun {
-    /// The name. If the rule is for several ops, the op is included.
+    /// The name of the rule, with the op if the rule is for several ops.
     pub rule: String,
-    /// Its name in rule files.
+    /// The name of the rule in rule files.
     pub base: String,
     pub doc: String,
-    /// The verdict on its proof.
+    /// The prover's verdict on the rule.
     pub proof: String,
     pub origin: String,
     pub times: usize,
 }
 
-/// A kernel whose result this one reads.
+/// A kernel whose result the explained kernel reads.
 pub struct Read {
-    /// The index of that kernel in the block.
+    /// The index of the read kernel in the block.
     pub from: usize,
     pub number: String,
     pub name: String,
-    /// The value that is read.
+    /// The ops whose results are read.
     pub between: String,
     pub why: Reason,
 }
 
-/// The plan without a rule.
+/// The effect of leaving out a rule.
 pub enum Without {
-    /// The predicted increase of the time in seconds.
+    /// The predicted increase of the time, in seconds.
     Longer(f64),
-    /// There is no plan, for this reason.
+    /// There is no plan without the rule. The field is the reason.
     Nothing(String),
 }
 
-/// The gain of each rule, by its name in rule files.
+/// The effect of leaving out each rule, by its name in rule files.
 pub type Gains = BTreeMap<String, Without>;
 
-/// Returns `12 µs more`, `12 µs less`, or an empty text.
+/// Returns a difference in seconds in words: `12 µs more`, `12 µs less` or `no more`.
 fn more(difference: f64) -> String {
     match difference {
         d if d.abs() < 0.5e-9 => "no more".into(),
@@ -101,7 +101,7 @@ impl Without {
     }
 }
 
-/// Returns the reason why two kernels were not joined, in words.
+/// Returns the reason why two kernels are not one kernel, in words.
 pub fn in_words(why: &Reason) -> String {
     match why {
         Reason::Dearer(difference) => format!("one kernel for both would take {}", more(*difference)),
@@ -117,7 +117,7 @@ impl Explanation {
             || all.any(|(op, origin)| wanted.is_match(op.name()) || wanted.is_match(origin.path()))
     }
 
-    /// Returns the names that select the kernel.
+    /// Returns the ops and module paths that select the kernel on the command line.
     pub fn names(&self) -> Vec<String> {
         let ops =
             self.report.fused.iter().map(|f| (f.op, &f.origin)).chain([(self.report.anchor, &self.report.origin)]);

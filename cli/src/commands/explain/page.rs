@@ -31,17 +31,17 @@ use crate::{
     values::NamedTensors,
 };
 
-/// The page. Data replaces the placeholder [`DATA`].
+/// The text of the page. The data replaces the placeholder [`DATA`].
 const PAGE: &str = include_str!("page.html");
 const DATA: &str = "/*data*/";
 
-/// The number of runs before the measurement.
+/// The number of runs before the timed ones.
 const WARMUP: usize = 3;
 
 /// Writes the page.
 ///
 /// # Errors
-/// When the program cannot be compiled or run, or the file cannot be written.
+/// If the program cannot be compiled or run, or if the file cannot be written.
 pub(super) fn write(
     args: &Args,
     path: &Path,
@@ -80,8 +80,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Returns the measured kernels of a run, and the source of the parameters. Without a model's files, times are for
-/// random numbers.
+/// Measures the kernels of a run. Also returns the source of the parameters: random numbers stand for a model's files
+/// if these are not given.
 fn measure(
     args: &Args,
     compiler: &Compiler,
@@ -109,8 +109,8 @@ fn ports(ports: &[(String, eutectic::Type)]) -> Vec<Value> {
     ports.iter().map(|(name, ty)| json!({ "name": name, "type": ty.to_string() })).collect()
 }
 
-/// The peak rates of the machine according to its cost model: those of a large product, and of a large sum of two
-/// tensors.
+/// The peak rates of the machine according to its cost model: that of a large matrix product, and that of the sum of
+/// two large tensors.
 struct Roof {
     /// Floating-point operations per second.
     flops: f64,
@@ -164,8 +164,8 @@ impl Page<'_> {
         (1..).zip(self.steps.iter().zip(&program.run)).map(describe).collect()
     }
 
-    /// Returns the layer that a kernel of a call belongs to: the call's model part or, where the call has several numbered parts, that part.
-    /// A kernel between these belongs to none.
+    /// Returns the layer of a kernel. If the kernels of a call belong to several numbered modules, the layer is the one
+    /// that contains the kernel, or `None` between these modules. Otherwise it is the module of the call.
     fn layer_of(&self, call: usize, origin: &str) -> Option<String> {
         let part = self.layer(call);
         let known = if part.is_empty() { 0 } else { part.split('.').count() };
@@ -179,7 +179,7 @@ impl Page<'_> {
         if parts.len() > 1 { numbered(origin) } else { Some(part) }
     }
 
-    /// Returns the part of the model that a call computes: the longest common prefix of the origins of its kernels.
+    /// Returns the module that a call computes: the longest common prefix of the origins of its kernels.
     fn layer(&self, call: usize) -> String {
         let of_call = self.steps.iter().filter(|step| step.of.is_some_and(|(of, _)| of == call));
         let mut paths = of_call.map(|step| step.origin.split('.').collect::<Vec<_>>());
@@ -190,7 +190,7 @@ impl Page<'_> {
         common.join(".")
     }
 
-    /// Returns the bytes of parameters, and of results of the load program, that a step reads.
+    /// Returns the bytes that a step reads from parameters, constants, and results of the load program.
     fn weights(&self, step: &Step) -> usize {
         let program = &self.planned.lowered.program;
         let kept = step.buffers.iter().map(|&buffer| &program.buffers[buffer]);
@@ -198,11 +198,11 @@ impl Page<'_> {
         kept.map(|b| b.count * b.dtype.size()).sum()
     }
 
-    /// Returns the explanation of a kernel.
+    /// Returns the explanation of a kernel for the page.
     fn details(&self, numbers: &Numbers, call: usize, at: usize) -> Option<Value> {
         let block = self.planned.outlined.calls[call].block;
         let Explanation { report, steps, reads, .. } = self.explained.iter().find(|e| e.of == (block, at))?;
-        // The explanation is that of the first call, with the names of this call.
+        // The explanation has the origins of the block's first call. They are replaced by those of this call.
         let names = &self.planned.outlined.calls[call].origins;
         let here = |origin: &str| {
             let known = names.iter().find(|(from, _)| from.path() == origin);
@@ -228,7 +228,7 @@ impl Page<'_> {
         }))
     }
 
-    /// Returns the edges: each kernel with the kernel or the input that it reads.
+    /// Returns the edges of the graph, from a kernel or an input to a kernel, or from a kernel to an output.
     fn edges(&self) -> Vec<Value> {
         let program = &self.planned.lowered.program;
         let mut writer: BTreeMap<usize, usize> = BTreeMap::new();
@@ -257,7 +257,7 @@ impl Page<'_> {
         edges
     }
 
-    /// Returns the rules that led to the kernels, with their documentation and gain.
+    /// Returns the rules that led to the kernels, with their texts and gains.
     fn rules(&self) -> Vec<Value> {
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
         for step in self.explained.iter().flat_map(|e| &e.steps) {

@@ -1,4 +1,5 @@
-//! `opt --force`: the cheapest plan with kernels that come of a rule, and its price beside that of the chosen plan.
+//! `opt --force`: finds the cheapest plan with kernels that a rule led to, and compares its price with that of the
+//! chosen plan.
 
 use std::io::Write;
 
@@ -11,24 +12,24 @@ use crate::{
     table::{hanging, seconds, several},
 };
 
-/// A plan with kernels that come of a rule, and the chosen plan's price.
+/// The cheapest plan with a kernel that a rule led to, and the price of the chosen plan.
 pub struct Forced {
     rule: String,
     plan: ForcedPlan,
-    /// Predicted seconds of a run by the chosen plan, and by this one.
+    /// The predicted seconds of a run with the chosen plan. `forced` is the same for the forced plan.
     chosen: f64,
     forced: f64,
 }
 
-/// Returns whether a rule has a name, or is one of the rules over a `one-of` that the name stands for.
+/// Returns whether a rule has this name, or is one of the rules `name[op]` that stand for one rule over several ops.
 pub fn is_named(rule: &str, name: &str) -> bool {
     rule.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
 }
 
-/// Plans a graph with kernels that come of a rule.
+/// Plans a graph with at least one kernel that a rule led to.
 ///
 /// # Errors
-/// If there is no such rule, or no plan has kernels of it.
+/// If there is no such rule, or if no plan has such a kernel.
 pub fn forced(rule: &str, compiler: &Compiler, graph: &Graph, planned: Planned) -> Result<(Planned, Forced), Fault> {
     if !compiler.rules().iter().any(|known| is_named(&known.name, rule)) {
         return Err(no_rule(rule, compiler.rules()));
@@ -43,12 +44,12 @@ pub fn forced(rule: &str, compiler: &Compiler, graph: &Graph, planned: Planned) 
     Ok((planned, Forced { rule: rule.into(), plan, chosen, forced }))
 }
 
-/// Returns why no plan has kernels of a rule, as the end of a sentence.
+/// Returns the reason why no plan has a kernel of a rule, as the end of a sentence.
 pub fn reason(why: &NotForced) -> String {
     match why {
         NotForced::Idle => "it does not change the program".into(),
         NotForced::NoResult => {
-            "no kernel can come of it: its results were there already, or are in no form that kernels take".into()
+            "no kernel can come from it: the program already had its results, or kernels do not take their form".into()
         }
         NotForced::Impossible(problems) => {
             let more = problems.len().saturating_sub(1);
@@ -61,7 +62,7 @@ pub fn reason(why: &NotForced) -> String {
     }
 }
 
-/// Returns a price in terms of another one: `3.3 % dearer: 53.1 µs instead of 51.4 µs`.
+/// Compares two prices in words: `3.3 % dearer: 53.1 µs instead of 51.4 µs`.
 pub fn beside(seconds_with: f64, seconds_without: f64) -> String {
     let more = 100.0 * (seconds_with / seconds_without - 1.0);
     let difference = match more {
@@ -73,10 +74,10 @@ pub fn beside(seconds_with: f64, seconds_without: f64) -> String {
 }
 
 impl Forced {
-    /// Prints the prices.
+    /// Prints both prices.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If stdout cannot be written.
     pub fn print(&self, out: &mut impl Write) -> Result<(), Fault> {
         let place = self.plan.origin.to_string();
         let place = if place.is_empty() { String::new() } else { format!(" in {place}") };
@@ -91,7 +92,7 @@ impl Forced {
         Ok(())
     }
 
-    /// For programs.
+    /// Returns both prices as JSON.
     pub fn json(&self) -> Value {
         json!({
             "rule": self.rule, "origin": self.plan.origin.path(), "is_chosen": self.plan.chosen, "predicted_s": self.forced,

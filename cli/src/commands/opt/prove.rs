@@ -1,4 +1,4 @@
-//! `opt --prove`: whether each kernel of a plan computes what the ops say that it was built from.
+//! `opt --prove`: proves for each kernel of a plan that it computes the ops from which it was built.
 
 use std::{io::Write, time::Instant};
 
@@ -19,7 +19,7 @@ use crate::{
 /// Proves the kernels of each block, and prints the verdicts.
 ///
 /// # Errors
-/// If a kernel is not shown to compute its ops.
+/// If a kernel is not proved to compute its ops.
 pub fn print(out: &mut impl Write, planned: &Planned, format: Format) -> Result<(), Fault> {
     let start = Instant::now();
     let kernels: Vec<(usize, Validated)> = planned
@@ -61,7 +61,7 @@ pub fn print(out: &mut impl Write, planned: &Planned, format: Format) -> Result<
     }
 }
 
-/// Returns the words of reports.
+/// Returns the description of a proof's strength.
 fn words(sense: Sense) -> &'static str {
     match sense {
         Sense::Bits => "equal to the last bit",

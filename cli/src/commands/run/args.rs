@@ -41,7 +41,7 @@ pub struct Args {
     /// A text to embed (minilm); may be repeated
     #[arg(help_heading = None, long = "text", value_name = "TEXT", allow_hyphen_values = true)]
     pub texts: Vec<OsString>,
-    /// The image, a PNG or JPEG file (sam)
+    /// The image as a PNG or JPEG file (sam)
     #[arg(help_heading = None, long, value_name = "FILE")]
     pub image: Option<PathBuf>,
     /// A point on the object to mask, in pixels from the top left of the image; may be repeated (sam)
@@ -51,7 +51,7 @@ pub struct Args {
     /// embedding's first three principal components next to it; may be repeated (sam)
     #[arg(help_heading = None, long = "out", value_name = "FILE.npy|FILE.png")]
     pub results: Vec<PathBuf>,
-    /// Also runs the program as written on the same inputs, and compares all results. If they differ by more than
+    /// Also runs the program as written on the same inputs, and compares all results; if they differ by more than
     /// rounding, names the rule and the first kernel that differs, with exit code 1
     #[arg(help_heading = None, long)]
     pub verify: bool,
@@ -59,8 +59,7 @@ pub struct Args {
     pub prompt: PromptArgs,
     #[command(flatten)]
     pub inputs: InputFiles,
-    /// The file of the first output, or of the output of that name; - for stdout, which then receives nothing else; may
-    /// be repeated
+    /// The file of the first output, or of the output NAME; may be repeated; with - for stdout, nothing else is printed
     #[arg(help_heading = None, long = "output", value_name = "[NAME=]FILE.npy", value_parser = npy::target())]
     pub outputs: Vec<PathBuf>,
 }
@@ -81,14 +80,14 @@ pub struct PromptArgs {
 }
 
 impl PromptArgs {
-    /// Returns the options that are given.
+    /// Returns the names of the options that are given.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let own = [("--prompt", self.prompt.is_some()), ("--chat", self.chat)];
         own.into_iter().filter_map(|(flag, given)| given.then_some(flag)).chain(self.generation.given())
     }
 }
 
-/// Parses `X,Y`.
+/// Parses a point `X,Y`.
 fn point(text: &str) -> Result<[f64; 2], String> {
     let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite());
     let pair = text.split_once(',').and_then(|(x, y)| Some([number(x)?, number(y)?]));

@@ -1,4 +1,4 @@
-//! Images in a build without the feature `vision`: every use is an error that names the feature.
+//! Images in a build without the feature `vision`. Every use is an error that names the feature.
 
 use std::{convert::Infallible, path::Path};
 
@@ -6,7 +6,7 @@ use eutectic::engine::models::image::{Prepared, Preprocessing};
 
 use crate::fault::{Fault, not_built};
 
-/// An image that was read. This build cannot read any.
+/// An image that was read, which cannot exist in this build.
 pub struct SeenImage {
     pub prepared: Prepared,
     none: Infallible,

@@ -10,21 +10,21 @@ use crate::{
     output,
 };
 
-/// The colour of a mask.
+/// The colour of a mask. `RIM` is the colour of its outline.
 const PAINT: [f32; 3] = [30.0, 144.0, 255.0];
 const RIM: Rgb<u8> = Rgb([255, 255, 255]);
 
-/// The original image, and the model's input.
+/// The original image, and its preparation for the model.
 pub struct SeenImage {
     image: RgbImage,
     pub prepared: Prepared,
 }
 
 impl SeenImage {
-    /// Reads an image, and prepares it for a model with this number of rows and columns.
+    /// Reads an image, and prepares it for a model whose input has `sides` rows and columns.
     ///
     /// # Errors
-    /// If the file is not an image.
+    /// If the file is not a PNG or JPEG image.
     pub fn open(path: &Path, preprocessing: &Preprocessing, sides: [usize; 2]) -> Result<SeenImage, Fault> {
         let image = image::open(path).map_err(|e| input(e, "give a PNG or JPEG file"))?;
         Ok(SeenImage { prepared: preprocessing.apply(&image, sides), image })
@@ -35,7 +35,7 @@ impl SeenImage {
         self.image.dimensions()
     }
 
-    /// Writes the image with a mask over it. `logits` has a number for each pixel.
+    /// Writes the image with a mask over it. `logits` has a number for each pixel of the image.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -52,7 +52,7 @@ impl SeenImage {
     }
 }
 
-/// Returns the image with a mask. Pixels with positive logits are painted, and the rim of the mask is white.
+/// Draws a mask over an image: pixels with positive logits are painted, and the outline of the mask is white.
 fn mask_over(image: &RgbImage, logits: &[f32]) -> RgbImage {
     let (width, height) = image.dimensions();
     let within = |x: u32, y: u32| logits[(y * width + x) as usize] > 0.0;
@@ -69,12 +69,12 @@ fn mask_over(image: &RgbImage, logits: &[f32]) -> RgbImage {
     })
 }
 
-/// Returns the image next to the first three principal components of an embedding [channels rows columns], which are
-/// shown as colours in the same size. Padding is cropped.
+/// Draws the image, and next to it the first three principal components of an embedding [channels rows columns]. The
+/// components are shown as colours and scaled to the size of the image. Padding is cropped.
 fn components_beside(image: &RgbImage, prepared: &Prepared, embedding: &[f32], dims: [usize; 3]) -> RgbImage {
     let [channels, rows, columns] = dims;
     let shown = prepared.shown([rows, columns]);
-    // One row for each token that shows the image.
+    // Each row has the channels of one token that shows the image.
     let token = |(y, x): (usize, usize)| (0..channels).map(move |c| embedding[(c * rows + y) * columns + x]).collect();
     let tokens: Vec<Vec<f32>> = (0..shown[0]).flat_map(|y| (0..shown[1]).map(move |x| (y, x))).map(token).collect();
     let size = prepared.original;
@@ -96,10 +96,11 @@ fn colours(plane: &[f32]) -> Vec<f32> {
     plane.iter().map(|x| (x - low) / range * 255.0).collect()
 }
 
-/// Iterations of the power method, enough for the precision of a picture.
+/// The number of iterations of the power method. It suffices for the precision of a picture.
 const STEPS: usize = 60;
 
-/// Returns the first principal components of rows, with a number for each row, by the power method with deflation.
+/// Returns the first `count` principal components of rows: a number for each row. It uses the power method with
+/// deflation.
 fn principal(rows: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
     let width = rows.first().map_or(0, Vec::len);
     let mean: Vec<f64> =
@@ -108,7 +109,7 @@ fn principal(rows: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
         rows.iter().map(|row| row.iter().zip(&mean).map(|(x, m)| f64::from(*x) - m).collect()).collect();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
     let component = |n: usize| {
-        // The start is fixed, and unlikely to be orthogonal to a component.
+        // The start is fixed, and unlikely to be orthogonal to a principal component.
         let mut axis: Vec<f64> = (0..width).map(|c| 1.0 + ((c * (n + 7)) % 13) as f64).collect();
         for _ in 0..STEPS {
             let mut next = vec![0.0; width];
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn components_are_those_of_the_covariance() {
-        // Rows along (3, 4) / 5, with a small part along (4, -3) / 5.
+        // The rows vary mostly along (3, 4) / 5, and slightly along (4, -3) / 5.
         let along = [5.0, -5.0, 10.0, -10.0];
         let across = [0.5, 0.5, -0.5, -0.5];
         let rows: Vec<Vec<f32>> =

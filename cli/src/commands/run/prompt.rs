@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let (count, trained) = (prompt.len(), model.trained());
     if count > trained {
         let problem = format!("the prompt has {count} tokens, but {} was trained for {trained}", path.display());
-        return Err(input(problem, "give a shorter one"));
+        return Err(input(problem, "give a shorter prompt"));
     }
     let bar = progress("compiling", None);
     let compiler = args.job.compile.compiler()?;
@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the prompt: the argument, or the text of stdin.
+/// Returns the prompt: the text of the argument, or that of stdin for `-`.
 fn text(args: &PromptArgs) -> Result<String, Fault> {
     let given = args.prompt.as_deref().unwrap_or_default();
     if given != "-" {

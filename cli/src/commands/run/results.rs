@@ -1,4 +1,4 @@
-//! The results of `run`: their files, and their form in tables and JSON.
+//! The results of `run`: writes them to files, and prints them as tables or JSON.
 
 use std::{
     io::{Write, stdout},
@@ -18,10 +18,10 @@ use crate::{
     values::NamedTensors,
 };
 
-/// The number of elements that a table shows.
+/// The number of elements of a result that a table shows.
 const SHOWN: usize = 6;
 
-/// The largest output that is written as JSON. Each element takes tens of bytes of memory.
+/// The largest number of elements that are printed as JSON. Each element takes tens of bytes of memory.
 const MOST_IN_JSON: usize = 1 << 26;
 
 pub fn print_results(
@@ -30,7 +30,7 @@ pub fn print_results(
     inputs: &NamedTensors,
     source: &str,
 ) -> Result<(), Fault> {
-    // If stdout receives an array, it receives nothing else.
+    // If an array is written to stdout, nothing else is.
     if args.outputs.iter().chain(&args.results).any(|path| is_to_stdout(path)) {
         return Ok(());
     }
@@ -70,19 +70,20 @@ pub fn print_results(
     Ok(writeln!(out, "{table}")?)
 }
 
-/// Returns the elements without a copy of the whole tensor.
+/// Returns the elements of a tensor. Converts a part of them at a time, so that no copy of the whole tensor is needed.
 fn elements<T>(tensor: &Tensor, of: impl Fn(&Tensor) -> Vec<T>) -> impl Iterator<Item = T> {
-    /// The number of elements that are converted at once.
+    /// The number of elements that are converted at a time.
     const PART: usize = 1 << 16;
     let (dtype, size) = (tensor.dtype(), tensor.dtype().size());
     tensor.bytes().chunks(size * PART).flat_map(move |part| {
-        let part = Tensor::new(dtype, &[part.len() / size], part.to_vec()).expect("whole elements");
+        let part =
+            Tensor::new(dtype, &[part.len() / size], part.to_vec()).expect("each part consists of whole elements");
         of(&part)
     })
 }
 
-/// Returns the first of some numbers, the minimum and the maximum. An empty list has no minimum. If there is a NaN, it
-/// is both.
+/// Returns the first numbers, the minimum and the maximum as text. Without numbers, the extremes are dashes. With a
+/// NaN, both are NaN.
 pub fn overview<T: PartialOrd + Copy>(
     numbers: impl Iterator<Item = T>,
     count: usize,
@@ -107,7 +108,7 @@ pub fn overview<T: PartialOrd + Copy>(
     [first.join(" ") + &rest, low, high]
 }
 
-/// Returns a number with five decimals if these have significant digits, and otherwise with an exponent.
+/// Formats a number with five decimals if it is of ordinary size, and otherwise with an exponent.
 pub fn decimal(x: f64) -> String {
     match x.abs() {
         size if size == 0.0 || (1e-4..1e7).contains(&size) || !x.is_finite() => format!("{x:.5}"),
@@ -115,13 +116,13 @@ pub fn decimal(x: f64) -> String {
     }
 }
 
-/// Returns a number with only as many digits as distinguish it from its neighbours in `f32`.
+/// Returns a number in the fewest digits that distinguish it from its neighbours in `f32`.
 pub fn shortest(x: f32) -> f64 {
     x.to_string().parse().unwrap_or_else(|_| x.into())
 }
 
-/// Returns a number as JSON. Numbers that JSON lacks are strings, as in Protocol Buffers: `"NaN"`, `"Infinity"`,
-/// `"-Infinity"`.
+/// Converts a number to JSON. NaN and infinities become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as in
+/// Protocol Buffers.
 pub fn number(x: f64, finite: Value) -> Value {
     match x {
         _ if x.is_finite() => finite,
@@ -131,12 +132,12 @@ pub fn number(x: f64, finite: Value) -> Value {
     }
 }
 
-/// Returns whether an output goes to stdout: `-`, or `NAME=-`.
+/// Returns whether an output goes to stdout: its path is `-` or `NAME=-`.
 pub fn is_to_stdout(path: &Path) -> bool {
     output::is_standard(path) || path.to_str().is_some_and(|text| text.ends_with("=-"))
 }
 
-/// Returns the file of each output.
+/// Returns the index of each requested output, and its file.
 pub fn output_files(args: &Args, outputs: &[(String, eutectic::NodeId)]) -> Result<Vec<(usize, PathBuf)>, Fault> {
     let file = |path: &PathBuf| {
         let named = path.to_str().and_then(|text| text.split_once('='));

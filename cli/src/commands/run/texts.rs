@@ -1,4 +1,4 @@
-//! `run` of models that take texts: embeddings, and their similarities.
+//! `run` of models that take texts: prints their embeddings, and the similarities of these.
 
 use std::{
     ffi::OsString,
@@ -27,7 +27,7 @@ use crate::{
 /// Embeds the texts of the arguments.
 ///
 /// # Errors
-/// If the model takes no texts, a file or a text is wrong, or this build has no tokenizer.
+/// If the model takes no texts, if a file or a text is invalid, or if this build has no tokenizer.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let texts = utf8(&args.texts)?;
     let model = args.job.program.model.display();
@@ -95,12 +95,12 @@ fn similarity_table(similarities: &[Vec<f64>]) -> Table {
     table
 }
 
-/// Returns the product of two embeddings. Since they have length 1, it is their cosine.
+/// Returns the dot product of two embeddings. It is their cosine, because they have length 1.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
 }
 
-/// Returns the texts as they were typed. The error names a text that is not UTF-8.
+/// Converts the texts to strings. The error names a text that is not UTF-8.
 fn utf8(texts: &[OsString]) -> Result<Vec<String>, Fault> {
     let text = |(at, text): (usize, &OsString)| {
         text.to_str().map(String::from).ok_or_else(|| {

@@ -1,5 +1,5 @@
-//! `run --verify`: compares the chosen plan with the program as written, on the same inputs. If they differ, it names
-//! the rules or the kernel at fault.
+//! `run --verify`: compares the results of the chosen plan with those of the program as written, on the same inputs. If
+//! they differ, it names the rules or the kernel at fault.
 
 use std::io::{Write, stdout};
 
@@ -24,7 +24,7 @@ use crate::{
     values::NamedTensors,
 };
 
-/// Refuses `--verify` for embeddings of texts, because it compares the results of a graph.
+/// Rejects `--verify` together with texts, because it compares the results of a graph.
 ///
 /// # Errors
 /// If the option is given.
@@ -36,11 +36,11 @@ pub fn takes_no_texts(args: &Args) -> Result<(), Fault> {
     Err(input("--verify does not apply to --text, because it compares the results of a graph", help))
 }
 
-/// Verifies a graph on inputs and parameters, writes the requested outputs, and prints the comparison.
+/// Compares the results of the plan with those of the program as written. Writes the requested outputs, and prints the
+/// comparison.
 ///
 /// # Errors
-/// If the program cannot be compiled or run, or a result differs from that of the program as written by more than is
-/// allowed.
+/// If the program cannot be compiled or run, or if a result differs by more than is allowed.
 pub fn run(
     args: &Args,
     compiler: &Compiler,
@@ -61,7 +61,7 @@ pub fn run(
     let found = Found { compiler, verified: &verified };
     let mut out = stdout().lock();
     match args.job.format {
-        // If stdout receives an array, it receives nothing else.
+        // If an array is written to stdout, nothing else is.
         _ if args.outputs.iter().any(|path| is_to_stdout(path)) => {}
         Format::Json => print_json(&mut out, &found.json(source))?,
         Format::Table => found.print(args, source, &mut out)?,
@@ -74,7 +74,7 @@ pub fn run(
     Err(Fault::run(format!("{model} differs from the program as written: {}", found.culprit())))
 }
 
-/// Names the rules or the kernel at fault, in a few words.
+/// Returns the rules or the kernel at fault, in a few words.
 pub fn culprit(compiler: &Compiler, verified: &Verified) -> String {
     Found { compiler, verified }.culprit()
 }
@@ -86,9 +86,9 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Names the rules or kernel at fault, in a few words.
+    /// Returns the rules or the kernel at fault, in a few words.
     fn culprit(&self) -> String {
-        let Some(blame) = &self.verified.blame else { return "no rule or kernel was searched for".into() };
+        let Some(blame) = &self.verified.blame else { return "neither rules nor kernels were searched".into() };
         let kernel = blame.kernel.as_ref().map(|kernel| self.name(kernel));
         let kernel = kernel.unwrap_or_else(|| "no stored value of the program as written".into());
         match &blame.cause {
@@ -102,7 +102,7 @@ impl Found<'_> {
         }
     }
 
-    /// Returns the number and the name of a kernel, as all commands write them.
+    /// Returns the number and the name of a kernel, in the form of `opt` and `explain`.
     fn name(&self, kernel: &BlamedKernel) -> String {
         let planned = &self.verified.planned;
         let block = planned.outlined.calls[kernel.call].block;
@@ -115,7 +115,7 @@ impl Found<'_> {
         Numbers::of(&self.verified.planned).get(kernel.call, kernel.kernel).to_string()
     }
 
-    /// Returns the rules that led to a kernel, each once, in order.
+    /// Returns the rules that led to a kernel, each once, in the order of their first application.
     fn rules_of(&self, kernel: &BlamedKernel) -> Vec<String> {
         let planned = &self.verified.planned;
         let mut names: Vec<String> = Vec::new();
@@ -131,7 +131,9 @@ impl Found<'_> {
         writeln!(out, "parameters  {source}")?;
         let judge = match self.verified.judge {
             Judge::Bound => "interpreted op by op, with propagated error bounds",
-            Judge::Disturbed => "computed op by op on the processor, and again on disturbed inputs and parameters",
+            Judge::Disturbed => {
+                "computed op by op on the processor, and a second time on slightly changed inputs and parameters"
+            }
         };
         writeln!(out, "{}", lines(format!("reference   {judge}")))?;
         let titles = ["result", "type", ">elements", ">difference", ">allowed", "at", ">plan", ">as written", "state"];
@@ -186,7 +188,7 @@ impl Found<'_> {
         let by = if rules.is_empty() { "no rule: the program says so itself".into() } else { rules.join(", ") };
         writeln!(out, "{}", lines(format!("  rules that led to it: {by}")))?;
         let model = args.job.program.model.display();
-        Ok(writeln!(out, "  `eutectic explain {model} {}` says more of it", self.number(kernel))?)
+        Ok(writeln!(out, "  `eutectic explain {model} {}` explains it", self.number(kernel))?)
     }
 
     fn json(&self, source: &str) -> Value {
@@ -242,7 +244,7 @@ fn row(result: &VerifiedResult) -> [String; 9] {
     [name, result.value.ty().to_string(), thousands(*elements), apart, allowed, at, got, want, state]
 }
 
-/// Returns an element with as many digits as distinguish `f32` numbers.
+/// Formats an element with the fewest digits that distinguish it in `f32`.
 fn shown(element: Element) -> String {
     match element {
         Element::Real(x) if x.is_finite() && x.abs() < f64::from(f32::MAX) => format!("{:?}", x as f32),
@@ -250,7 +252,7 @@ fn shown(element: Element) -> String {
     }
 }
 
-/// Returns an index as `[0 3]`.
+/// Formats an index as `[0 3]`.
 fn place(at: &[usize]) -> String {
     format!("[{}]", at.iter().map(usize::to_string).collect::<Vec<_>>().join(" "))
 }

@@ -1,4 +1,4 @@
-//! `run` of models that take images: embeddings, and masks for points.
+//! `run` of models that take images: computes embeddings, and masks for points.
 
 use std::{
     io::{Write, stdout},
@@ -31,14 +31,14 @@ use crate::{
 /// Runs a model that takes images.
 ///
 /// # Errors
-/// If arguments or files are wrong, or the program cannot be compiled or run.
+/// If arguments or files are invalid, or if the program cannot be compiled or run.
 pub fn run(args: &Args) -> Result<(), Fault> {
     let program = &args.job.program;
     if !args.texts.is_empty() {
         let help = "give --image FILE, or --input pixels=@FILE.npy";
-        return Err(input(format!("--text: {} takes images", program.model.display()), help));
+        return Err(input(format!("--text does not apply to {}, which takes images", program.model.display()), help));
     }
-    let opened = program.opened()?.expect("only models that take images come here");
+    let opened = program.opened()?.expect("`run` has checked that the model takes images");
     let files = Files::of(&args.results)?;
     let seen = see(args, &opened)?;
     if !files.pictures.is_empty() && seen.is_none() {
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The files of results, by format.
+/// The files of `--out`, by format.
 struct Files {
     arrays: Vec<PathBuf>,
     pictures: Vec<PathBuf>,
@@ -107,7 +107,7 @@ impl Files {
     }
 }
 
-/// Reads and prepares the image, if there is one, and checks that points are within it.
+/// Reads and prepares the image, if one is given. Checks that points are inside of it.
 fn see(args: &Args, opened: &Opened) -> Result<Option<SeenImage>, Fault> {
     let Some(path) = &args.image else { return Ok(None) };
     let Some((preprocessing, sides)) = opened.model.preprocessing() else {
@@ -115,7 +115,7 @@ fn see(args: &Args, opened: &Opened) -> Result<Option<SeenImage>, Fault> {
         return Err(input(problem, "give its inputs as arrays, --input NAME=@FILE.npy"));
     };
     if args.job.program.images() != 1 {
-        return Err(input("--image gives one image, and --batch asks for more", "leave out --batch"));
+        return Err(input("--image gives one image, but --batch needs more", "leave out --batch"));
     }
     let seen = SeenImage::open(path, &preprocessing, sides)?;
     let (width, height) = seen.size();
@@ -130,15 +130,15 @@ fn see(args: &Args, opened: &Opened) -> Result<Option<SeenImage>, Fault> {
     Ok(Some(seen))
 }
 
-/// Returns the graph for an embedding, or for masks if points are given, with the names of additional tensors that
-/// files may have.
+/// Returns the graph for an embedding, or for masks if points are given. Also returns the name patterns of tensors that
+/// files may have and the graph does not read.
 fn graph(args: &Args, opened: &Opened) -> Result<(Graph, &'static [&'static str]), Fault> {
     let (form, batch) = (args.job.program.form(), args.job.program.images());
     let built = match (&opened.model, args.points.len()) {
         (model, 0) => (model.graph(form, batch), model.ignored()),
         (VisionModel::Sam(config), points) => {
             if batch != 1 {
-                return Err(input("--point refers to one image, and --batch asks for more", "leave out --batch"));
+                return Err(input("--point refers to one image, but --batch needs more", "leave out --batch"));
             }
             let prompts = Prompts { number: 1, points: points + 1, prior: false };
             (sam::segmenter(config, form, batch, prompts), sam::IGNORED_FOR_MASKS)
@@ -152,8 +152,8 @@ fn graph(args: &Args, opened: &Opened) -> Result<(Graph, &'static [&'static str]
     Ok((built.0.map_err(Fault::input)?, built.1))
 }
 
-/// Returns the points as inputs. As the model requires, the last one is no point. Without an image, points are in
-/// pixels of the input.
+/// Returns the points as inputs of the model. The last one is labelled as no point, as the model requires. Coordinates
+/// are pixels of the image, or of the model's input if no image is given.
 fn prompt(args: &Args, seen: Option<&SeenImage>) -> NamedTensors {
     if args.points.is_empty() {
         return NamedTensors::new();
@@ -166,7 +166,7 @@ fn prompt(args: &Args, seen: Option<&SeenImage>) -> NamedTensors {
     NamedTensors::from([("points".into(), points), ("labels".into(), labels)])
 }
 
-/// Returns the result that a picture shows if there is no mask.
+/// Returns the output that a picture shows if there is no mask.
 fn embedding<'a>(model: &VisionModel, results: &[(&str, &'a Tensor)]) -> Result<&'a Tensor, Fault> {
     let wanted = model.pictured();
     let found = results.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
@@ -190,17 +190,17 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
     tensor.to_f64().into_iter().map(|x| x as f32).collect()
 }
 
-/// The mask for a point: of the masks for ambiguous prompts, the one with the highest score.
+/// The mask for the given points. Of the masks for ambiguous prompts, it is the one with the highest score.
 struct PointMask {
-    /// The index of the mask, and the number of masks.
+    /// The index of the mask, and the number of all masks.
     number: [usize; 2],
     score: f64,
-    /// A logit for each pixel of the image, or of the model's output if there is no image.
+    /// A logit for each pixel of the image, or of the model's output if no image is given.
     logits: Vec<f32>,
 }
 
 impl PointMask {
-    /// Chooses from masks [1 1 n h w] by scores [1 1 n].
+    /// Chooses the mask from masks [1 1 n h w] and their scores [1 1 n].
     fn best(masks: &Tensor, scores: &Tensor, seen: Option<&SeenImage>) -> PointMask {
         let scores = scores.to_f64();
         let best = (1..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Times of kernels, each measured once.
+//! Measures the times of kernels, each kernel once.
 
 use std::collections::HashMap;
 
@@ -6,22 +6,24 @@ use eutectic::{Compiler, Graph, Planned, engine::backend::Kernel};
 
 use crate::{fault::Fault, interrupt::Interrupt, program::ProgramArgs};
 
-/// A kernel of a plan's run.
+/// A kernel of a plan's run, and its measured time.
 pub struct Timed {
     pub kernel: Kernel,
     pub seconds: f64,
 }
 
-/// Measures kernels, each once per number of threads if the backend measures kernels alone.
+/// Measures kernels. A kernel is measured once for each number of threads, if the backend can measure kernels
+/// separately.
 pub struct Meter {
     pub iters: u32,
     pub known: HashMap<(usize, Kernel), f64>,
-    /// Ends measurements: kernels that are not known by then have no times.
+    /// Ends the measurement. Kernels that were not measured before have no times.
     pub interrupt: Interrupt,
 }
 
 impl Meter {
-    /// Returns a program's plan, and the kernels of its run, each with the time of its fastest run; copies take none.
+    /// Plans a program. Returns the plan, and the kernels of its run with the time of their fastest run. Copies are
+    /// left out.
     pub fn run(
         &mut self,
         compiler: &Compiler,
@@ -58,7 +60,7 @@ impl Meter {
         Ok((planned, timed))
     }
 
-    /// Returns seconds of each step, the least of several runs.
+    /// Returns the seconds of each step: the minimum over several runs.
     pub fn profile(
         &self,
         compiler: &Compiler,
@@ -72,7 +74,7 @@ impl Meter {
         let given = program.inputs(graph, Default::default())?;
         let inputs: Vec<_> = session.program().inputs.iter().filter_map(|(name, _)| given.get(name).cloned()).collect();
         let mut least = vec![f64::INFINITY; planned.lowered.program.run.len()];
-        // The first run meets cold caches and pages.
+        // The first run is not counted, because caches are cold and pages are not mapped.
         for run in session.profile(&inputs, 1 + self.iters as usize)?.iter().skip(1) {
             least.iter_mut().zip(run).for_each(|(least, &seconds)| *least = least.min(seconds));
         }

@@ -1,4 +1,4 @@
-//! Judges the choice of a plan: measures the plans of a program that are predicted to be the cheapest.
+//! Judges the choice of plans: measures those plans of a program that are predicted to be cheapest.
 
 use std::{io::Write, sync::Arc};
 
@@ -20,24 +20,25 @@ use crate::{
     timing::Times,
 };
 
-/// How many plans of a program are measured.
+/// The number of measured plans of each program.
 const MEASURED: usize = 4;
 
-/// A program's cheapest plans, each with predicted and measured seconds of its kernels together; the first is the one that the search chose.
+/// The cheapest plans of a program. Each has the predicted and the measured seconds of its kernels. The first one is
+/// the chosen plan.
 pub struct Contest {
     program: String,
     plans: Vec<(f64, f64)>,
 }
 
 impl Contest {
-    /// Returns the time of the chosen plan relative to the best of them.
+    /// Returns the measured time of the chosen plan, divided by that of the fastest plan.
     fn regret(&self) -> f64 {
         self.plans[0].1 / self.plans.iter().map(|plan| plan.1).fold(f64::INFINITY, f64::min)
     }
 }
 
-/// Measures plans of a program with different predicted times: the choice of each strategy, and the choice without one
-/// of the rules that were used. Returns nothing if there is one plan only.
+/// Measures plans of a program with different predicted times: the choice of each strategy, and the choices without one
+/// of the rules that were used. Returns `None` if there is only one plan.
 ///
 /// # Errors
 /// If the program cannot be compiled with all rules, or a plan cannot be measured.
@@ -58,7 +59,7 @@ pub fn contest(
         let without = Choice { without: vec![rule.name.to_string()], fp, precision, ..Choice::default() };
         others.push(chosen.clone().with_rules(chosen.rules().choose(&without).map_err(Error::from)?));
     }
-    // If a program cannot be computed without a rule, there is no such plan.
+    // A rule without which there is no plan gives no further plan.
     let mut plans: Vec<(f64, Compiler)> =
         others.into_iter().filter_map(|other| Some((other.plan(graph).ok()?.seconds(), other))).collect();
     plans.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -80,12 +81,12 @@ pub fn contest(
     Ok(Some(Contest { program: graph.name.clone(), plans: measured }))
 }
 
-/// Returns predictions and measurements of all plans.
+/// Returns the predicted and the measured seconds of all plans.
 fn pairs(contests: &[Contest]) -> Vec<(f64, f64)> {
     contests.iter().flat_map(|contest| &contest.plans).copied().collect()
 }
 
-/// For programs.
+/// Returns the results as JSON.
 pub fn json(contests: &[Contest]) -> Value {
     let all = pairs(contests);
     let programs: Vec<Value> = contests
@@ -98,7 +99,7 @@ pub fn json(contests: &[Contest]) -> Value {
 /// Prints the results as tables.
 ///
 /// # Errors
-/// If they cannot be written.
+/// If stdout cannot be written.
 pub fn print(contests: &[Contest], out: &mut impl Write) -> Result<(), Fault> {
     let Some(worst) = contests.iter().max_by(|a, b| a.regret().total_cmp(&b.regret())) else { return Ok(()) };
     let all = pairs(contests);

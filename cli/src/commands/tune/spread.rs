@@ -1,8 +1,8 @@
-//! The programs that `tune` measures where no model is given.
+//! The programs that `tune` measures if no model is given.
 
 use std::fmt::Write as _;
 
-/// Programs whose kernels are of every kind, in sizes from a few elements to more than caches hold.
+/// Returns programs with kernels of every kind. Their sizes are from a few elements to more than caches hold.
 pub fn spread() -> Vec<String> {
     let mut programs = Vec::new();
     let mut add = |inputs: &[(&str, &str)], result: &str| {
@@ -14,7 +14,8 @@ pub fn spread() -> Vec<String> {
         let _ = writeln!(program, "  (output y {result}))");
         programs.push(program);
     };
-    // Products: vectors, few rows and many; short and long sums; narrow and wide; with the epilogues of models.
+    // Matrix products of vectors, of few rows and of many rows, with short and long sums, narrow and wide, and with the
+    // epilogues of models.
     for (m, k, n) in [
         (1, 384, 384),
         (1, 2048, 2048),
@@ -41,7 +42,7 @@ pub fn spread() -> Vec<String> {
         let f64s = format!("f64[{n} {n}]");
         add(&[("x", &f64s), ("%w", &f64s)], "(matmul x w)");
     }
-    // Passes, from a cache line's worth to more than the last cache.
+    // Pointwise kernels, from the data of a few cache lines to more than the last-level cache holds.
     for n in [256, 1 << 13, 1 << 17, 1 << 20, 1 << 23] {
         let ty = format!("f32[{n}]");
         let one: &[(&str, &str)] = &[("x", &ty)];
@@ -56,7 +57,7 @@ pub fn spread() -> Vec<String> {
         let f64s = format!("f64[{n}]");
         add(&[("x", &f64s), ("z", &f64s)], "(add x z)");
     }
-    // Rows.
+    // Kernels on rows: reductions, softmax, norms and rankings.
     for (m, n) in [(4, 64), (128, 128), (384, 768), (4096, 1024)] {
         let (ty, row) = (format!("f32[{m} {n}]"), format!("f32[{n}]"));
         add(&[("x", &ty)], "(reduce-sum x :axes [-1] :keep true)");
@@ -64,20 +65,20 @@ pub fn spread() -> Vec<String> {
         add(&[("x", &ty), ("g", &row), ("b", &row)], "(layernorm x g b :eps 1e-5)");
         add(&[("x", &ty)], &format!("(ranking x :most {n} :descending false)"));
         add(&[("x", &ty)], &format!("(ranking x :most {} :descending true)", n / 16));
-        // Views that no order of elements makes dense.
+        // Strided views, which are not contiguous in any order of their axes.
         add(&[("x", &ty)], "(transpose x :perm [1 0])");
         add(&[("x", &ty)], &format!("(abs (slice x :axis -1 :at 0 :len {} :step 2))", n / 2));
         add(&[("x", &ty), ("z", &ty)], "(concat x z :axis -1)");
         let (words, ids) = (format!("f32[{m} {n}]"), format!("i64[{}]", m / 2));
         add(&[("%t", &words), ("i", &ids)], "(abs (gather t i :axis 0))");
     }
-    // Histograms.
+    // Histograms: many elements of `u` are added to each element of `x`.
     for (elements, n) in [(256, 1 << 17), (256, 1 << 20), (1 << 16, 1 << 20)] {
         let (x, u, ids) = (format!("f32[1 {elements} 1]"), format!("f32[1 {n} 1]"), format!("i32[1 {n} 1]"));
         let id = format!("(mod i (const i32[] {{ {elements} }}))");
         add(&[("x", &x), ("u", &u), ("i", &ids)], &format!("(scatter-sum x u {id})"));
     }
-    // Attention, and images.
+    // Attention, and kernels on images.
     for (h, s, d) in [(12, 16, 32), (12, 128, 32), (8, 512, 64), (384, 128, 64), (12, 2048, 64)] {
         let ty = format!("f32[{h} {s} {d}]");
         let bias = format!("f32[{s}]");
@@ -96,8 +97,8 @@ pub fn spread() -> Vec<String> {
     programs
 }
 
-/// Products too narrow for vectors of their own: convolutions of few channels per group, batches of vectors times
-/// matrices, results of few columns, and weights of 8 bits that are decoded on the fly.
+/// Adds matrix products that are too narrow for full vectors: convolutions with few channels per group, batches of
+/// small matrices, results with few columns, and 8-bit weights that are decoded in the kernel.
 fn narrow(add: &mut impl FnMut(&[(&str, &str)], &str)) {
     for (channels, size, kernel, stride, groups) in [
         (32, 112, 3, 1, 32),

@@ -1,4 +1,4 @@
-//! Subgraphs of a node: branches, and bodies of loops.
+//! Imports subgraphs of a node: branches, and bodies of loops.
 
 use eutectic_ir::{Attr, NodeId, Type, graph::SubGraph};
 
@@ -12,23 +12,24 @@ use super::{
 };
 
 impl NodeCall<'_, '_> {
-    /// Imports a subgraph in place of the node and returns its outputs.
+    /// Imports a subgraph in place of the node, with `inputs` as its inputs. Returns its outputs.
     pub fn subgraph(&mut self, name: &str, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
         let graph: &GraphProto = self
             .attribute(name, AttributeType::Graph)?
             .and_then(|a| a.g.as_ref())
-            .ok_or_else(|| NodeError(format!("it has no `{name}`")))?;
+            .ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")))?;
         self.importer.subgraph(graph, self.opsets, inputs)
     }
 
-    /// Imports a subgraph into the loop body under construction and returns its outputs.
+    /// Imports a subgraph into the loop body under construction, with `inputs` as its inputs. Returns its outputs.
     pub fn subgraph_of(&mut self, name: &str, inputs: &[NodeId]) -> Result<Vec<NodeId>, NodeError> {
         let graph = self.attribute(name, AttributeType::Graph)?.and_then(|a| a.g.as_ref());
-        self.importer.body(graph.ok_or_else(|| NodeError(format!("it has no `{name}`")))?, self.opsets, inputs)
+        let graph = graph.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")))?;
+        self.importer.body(graph, self.opsets, inputs)
     }
 
-    /// Imports the body of a loop. `build` returns the outputs of the body. It must first create the inputs with
-    /// [`NodeCall::body_input`].
+    /// Builds the body of a loop. `build` must first create the body's inputs with [`NodeCall::body_input`], and
+    /// returns its outputs.
     pub fn body(
         &mut self,
         name: &str,
@@ -45,7 +46,7 @@ impl NodeCall<'_, '_> {
         outputs.map(|()| body)
     }
 
-    /// Adds an input to the body: first one for each carried value, then one for the slice of each scanned value.
+    /// Adds an input to the body. Inputs for carried values come first, then those for slices of scanned values.
     pub fn body_input(&mut self, ty: Type) -> NodeResult {
         let name = format!("given {}", self.importer.graph.named("input").count());
         Ok(self.importer.graph.input(&name, ty)?)
@@ -61,12 +62,14 @@ impl NodeCall<'_, '_> {
         self.importer.most_times
     }
 
-    /// In a body, returns the trip count if it follows from known values (`Importer::trip_count`).
+    /// Returns the trip count of the loop whose body is under construction, if it follows from known values
+    /// (`Importer::trip_count`).
     pub fn trip_count(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
         self.importer.trip_count(number, carried, most)
     }
 
-    /// Applies the op `loop`. `condition` is the index of the carried truth value that ends the loop.
+    /// Applies the op `loop` and returns its outputs. `condition` is the index of the carried Boolean that ends the
+    /// loop when it is false.
     pub fn looped(
         &mut self,
         body: LoopBody,

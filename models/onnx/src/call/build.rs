@@ -1,4 +1,4 @@
-//! Construction of Eutectic ops for a node.
+//! Builds the Eutectic ops that replace a node.
 
 use eutectic_ir::{Attr, DType, Dim, NodeId, OpName, Origin, Tensor, attr::Number, ops::Ids};
 
@@ -11,20 +11,20 @@ use super::{
 };
 
 impl NodeCall<'_, '_> {
-    /// Stores numbers that were computed from attributes as a parameter of the model.
+    /// Adds a parameter whose value the import computes from attributes.
     pub fn weights(&mut self, label: &str, tensor: Tensor) -> NodeResult {
         let name = format!("{}.{label}", self.output_name(0));
         self.importer.stored(&name, &StoredTensor::from(tensor))
     }
 
-    /// Returns `x` where the truth value `fails` is false. If it is true, the run ends with an error that names
+    /// Returns `x` if the Boolean `fails` is false. If it is true, the run ends with an error whose message contains
     /// `place`.
     pub fn fail_if(&mut self, fails: NodeId, x: NodeId, place: &str) -> NodeResult {
         let checked = Origin::new(format!("{}: {place}", self.origin));
         let part = std::mem::replace(&mut self.origin, checked);
         let mut build = || {
-            // The table has two elements because a gather from a single element would ignore the id, and so skip its
-            // range check.
+            // The id is 0 or 2, and 2 is out of range for the table of two elements. A table of one element would not
+            // work: a gather from it ignores the id, and so skips the range check.
             let table = self.constant(Tensor::from_i64(DType::Bool, &[2], [1, 0]))?;
             let at = self.cast(fails, DType::I64)?;
             let at = self.with("mul", at, 2.0)?;
@@ -51,7 +51,7 @@ impl NodeCall<'_, '_> {
         self.importer.apply(op, operands, attrs, &self.origin)
     }
 
-    /// Applies the op `checked-id`. A failed check reports the name of the node.
+    /// Applies the op `checked-id`. Its error in a run names the node.
     pub fn checked_id(&mut self, ids: NodeId, legal: Ids) -> NodeResult {
         let names =
             [self.node.name().rsplit('/').next().unwrap_or(""), self.node.output.first().map_or("", |name| name)];
@@ -65,12 +65,12 @@ impl NodeCall<'_, '_> {
         self.importer.apply("checked-id", &[ids], &attrs, &origin)
     }
 
-    /// Applies a Eutectic op that takes no attributes.
+    /// Applies a Eutectic op without attributes.
     pub fn apply<const N: usize>(&mut self, op: &str, operands: [NodeId; N]) -> NodeResult {
         self.op(op, &operands, &[])
     }
 
-    /// Applies a Eutectic op to the node's inputs.
+    /// Applies a Eutectic op without attributes to the node's inputs.
     pub fn same(&mut self, op: &str) -> NodeResult {
         self.op(op, &self.inputs(), &[])
     }
@@ -91,17 +91,17 @@ impl NodeCall<'_, '_> {
         self.apply(op, [x, number])
     }
 
-    /// Returns a constant vector of integers.
+    /// Returns a constant vector `i64[n]`.
     pub fn known_integers(&mut self, values: &[i64]) -> NodeResult {
         self.importer.constant(Tensor::from_i64(DType::I64, &[values.len()], values.iter().copied()))
     }
 
-    /// Returns a vector of integers, which may depend on run-time extents.
+    /// Returns a vector `i64[n]`. Its integers may depend on run-time extents.
     pub fn integers(&mut self, values: &[Dim]) -> NodeResult {
         self.importer.integers(values)
     }
 
-    /// Returns a dim as a scalar value.
+    /// Returns a dim as a value `i64[]`.
     pub fn length(&mut self, dim: &Dim) -> NodeResult {
         self.importer.length(dim)
     }
@@ -117,7 +117,7 @@ impl NodeCall<'_, '_> {
         self.expand(number, dims)
     }
 
-    /// Returns the coordinate along an axis, for each element of a shape.
+    /// Returns a tensor whose elements are their own coordinates along an axis.
     pub fn iota<D: Clone + Into<Dim>>(&mut self, dims: &[D], axis: usize, dtype: DType) -> NodeResult {
         self.op("iota", &[], &[("shape", shape(dims)), ("axis", (axis as i64).into()), ("dtype", dtype.into())])
     }
@@ -153,7 +153,7 @@ impl NodeCall<'_, '_> {
         self.op("transpose", &[x], &[("perm", perm.as_slice().into())])
     }
 
-    /// Returns a contiguous slice of an axis. A slice of the whole axis is the value itself.
+    /// Returns a contiguous slice of an axis. Adds no op if the slice is the whole axis.
     pub fn slice(&mut self, x: NodeId, axis: usize, at: usize, len: usize) -> NodeResult {
         match at == 0 && self.shape(x).get(axis) == Some(&Dim::from(len)) {
             true => Ok(x),
@@ -161,7 +161,7 @@ impl NodeCall<'_, '_> {
         }
     }
 
-    /// Returns `len` elements of an axis at a distance of `step`, starting at `at`. Both `at` and `len` may depend on
+    /// Returns every `step`-th element of an axis: `len` elements, starting at `at`. Both `at` and `len` may depend on
     /// run-time extents.
     pub fn part(&mut self, x: NodeId, axis: usize, [at, len]: [&Dim; 2], step: i64) -> NodeResult {
         let number = |dim: &Dim| dim.known().and_then(|n| usize::try_from(n).ok());
@@ -180,7 +180,7 @@ impl NodeCall<'_, '_> {
         }
     }
 
-    /// Returns `len` elements of an axis at a distance of `step`.
+    /// Returns every `step`-th element of an axis: `len` elements, starting at `at`.
     pub fn slice_by(&mut self, x: NodeId, axis: usize, at: i64, len: usize, step: i64) -> NodeResult {
         let attrs =
             [("axis", (axis as i64).into()), ("at", at.into()), ("len", (len as i64).into()), ("step", step.into())];
@@ -193,13 +193,13 @@ impl NodeCall<'_, '_> {
         rest.iter().try_fold(*first, |all, part| self.op("concat", &[all, *part], &[("axis", (axis as i64).into())]))
     }
 
-    /// Applies a reduction and keeps the reduced axes with extent 1. Without axes, it returns the value itself.
+    /// Applies a reduction. Reduced axes stay, with extent 1. Without axes, it returns the value itself.
     pub fn reduce(&mut self, op: &str, x: NodeId, axes: &[usize]) -> NodeResult {
         if axes.is_empty() {
             return Ok(x);
         }
-        // A kernel reduces over one axis. If that axis is a product of several, only the outermost factor may be a
-        // run-time extent.
+        // A kernel reduces over one axis, so several axes become one whose extent is their product. In that product,
+        // only the outermost factor may be a run-time extent. Otherwise each axis is reduced on its own.
         if axes.len() > 1 && axes.iter().any(|&axis| self.shape(x)[axis].varies()) {
             return axes.iter().rev().try_fold(x, |x, axis| self.reduce(op, x, &[*axis]));
         }
@@ -207,8 +207,8 @@ impl NodeCall<'_, '_> {
         self.op(op, &[x], &[("axes", axes.as_slice().into()), ("keep", true.into())])
     }
 
-    /// Returns the mean over axes, which are kept with extent 1. If an extent is known only at run time, so is the
-    /// divisor.
+    /// Returns the mean over axes. They stay, with extent 1. If the number of elements depends on run-time extents, the
+    /// graph computes it.
     pub fn mean(&mut self, x: NodeId, axes: &[usize]) -> NodeResult {
         let count = axes.iter().fold(Dim::Known(1), |n, &axis| &n * &self.shape(x)[axis]);
         if !count.varies() {

@@ -1,4 +1,4 @@
-//! Inputs of a node whose elements are needed during the import.
+//! Reads inputs of a node whose elements the import needs, for example those that decide shapes.
 
 use eutectic_ir::{Dim, NodeId, Tensor, attr::Number};
 
@@ -33,34 +33,34 @@ impl NodeCall<'_, '_> {
         }
     }
 
-    /// Returns the integers of a small value that is known or depends on run-time extents only.
+    /// Returns the integers of a small value that depends on nothing but constants and run-time extents.
     pub fn lengths(&self, id: NodeId) -> Option<Vec<Dim>> {
         self.importer.lengths(id)
     }
 
-    /// Returns the elements of a value that does not depend on the model's inputs. Where kernels approximate, each
-    /// result is correctly rounded. So use it to decide how to import a node, not as a constant of the program.
+    /// Returns the elements of a value that does not depend on the model's inputs. They are correctly rounded, while
+    /// kernels may approximate. So use them to decide how to import a node, and not as a constant of the program.
     pub fn value(&self, id: NodeId) -> Option<Tensor> {
         self.importer.value(id)
     }
 
-    /// Returns the elements of a known value if every kernel computes exactly these bits.
+    /// Returns the elements of a known value if every kernel computes exactly the same bits.
     pub fn exact_value(&self, id: NodeId) -> Option<Tensor> {
         self.importer.exact_value(id)
     }
 
-    /// Returns the elements as [`NodeCall::value`] does, but also computes large values, which are not evaluated in
-    /// advance.
+    /// Returns the elements of a value, with the rounding of [`NodeCall::value`]. It also evaluates large values, which
+    /// the importer does not track.
     pub fn evaluated(&self, id: NodeId) -> Result<Option<Tensor>, NodeError> {
         self.importer.evaluated(id)
     }
 
-    /// Returns the integers of an input, as [`NodeCall::known`] does.
+    /// Returns the integers of an input that decides shapes. Fails if [`NodeCall::known`] does.
     pub fn known_ints(&self, at: usize) -> Result<Vec<i64>, NodeError> {
         Ok(self.known(at)?.to_i64())
     }
 
-    /// Returns integers that are an attribute in older op sets and an input in newer ones.
+    /// Returns a list of integers. Older op sets have it as an attribute, and newer ones as an input.
     pub fn list(&self, attr: &str, at: usize) -> Result<Option<Vec<i64>>, NodeError> {
         match self.optional(at) {
             Some(_) => Ok(Some(self.known_ints(at)?)),
@@ -73,21 +73,21 @@ impl NodeCall<'_, '_> {
         let value = self.known(at)?;
         match value.count() {
             1 => Ok(value),
-            n => Err(NodeError(format!("its input {at} has {n} elements; one is needed"))),
+            n => Err(NodeError(format!("its input {at} has {n} elements, but must have one"))),
         }
     }
 
-    /// Returns the one number of a known input.
+    /// Returns the number in a known input of one element.
     pub fn known_number(&self, at: usize) -> Result<f64, NodeError> {
         Ok(self.known_element(at)?.to_f64()[0])
     }
 
-    /// Returns the one integer of a known input. A float is truncated.
+    /// Returns the integer in a known input of one element. A float is truncated.
     pub fn known_int(&self, at: usize) -> Result<i64, NodeError> {
         Ok(self.known_element(at)?.to_i64()[0])
     }
 
-    /// Returns the one number of a known input without rounding.
+    /// Returns the number in a known input of one element, without rounding an integer to a float.
     pub fn known_exactly(&self, at: usize) -> Result<Number, NodeError> {
         let value = self.known_element(at)?;
         Ok(if value.dtype().is_float() { value.to_f64()[0].into() } else { value.to_i64()[0].into() })

@@ -1,4 +1,4 @@
-//! Sorts nodes topologically and otherwise keeps the order of the file.
+//! Sorts nodes topologically. Otherwise they keep the order of the file.
 
 use std::{
     cmp::Reverse,
@@ -7,8 +7,8 @@ use std::{
 
 use super::super::{model::each_node, proto::NodeProto};
 
-/// Returns the indices of nodes in an order in which they can be imported. Of several nodes that could come next, the
-/// first one in the file does. Nodes on a cycle come last, in the order of the file.
+/// Returns the indices of nodes in an order in which operands precede their users. Among nodes that are ready, the
+/// first one in the file comes next. Nodes on a cycle come last, in the order of the file.
 pub(super) fn ordered(nodes: &[NodeProto]) -> Vec<usize> {
     let mut makers: HashMap<&str, usize> = HashMap::new();
     for (at, node) in nodes.iter().enumerate() {
@@ -47,7 +47,7 @@ pub(super) fn ordered(nodes: &[NodeProto]) -> Vec<usize> {
     order
 }
 
-/// Returns the names that a node reads, including those that its subgraphs read.
+/// Returns the names that a node and its subgraphs read.
 fn read_by(node: &NodeProto) -> Vec<String> {
     let mut names = Vec::new();
     each_node(std::slice::from_ref(node), &mut |inner| {

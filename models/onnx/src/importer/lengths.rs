@@ -1,5 +1,5 @@
-//! Evaluates integers that depend on run-time extents: files compute shapes with them. They are polynomials in these
-//! extents.
+//! Evaluates integers that depend on run-time extents, because files compute shapes with them. They are polynomials in
+//! these extents.
 
 use eutectic_ir::{
     Attr, Class, DType, Dim, NodeId, Origin, Shape, Tensor, Type, graph::Node, interp::evaluate_rounded,
@@ -8,21 +8,21 @@ use eutectic_ir::{
 
 use super::{super::error::NodeError, Importer};
 
-/// The largest number of integers that are tracked, beyond the rank of any shape.
+/// The largest number of integers in a value that is evaluated. It is far above the rank of any shape.
 const MOST: usize = 64;
 
-/// Placeholders for integers that are no numbers: a view moves `STANDS_FOR + n` in place of the n-th one. No extent is
-/// as large.
+/// The first of the placeholders for integers that are not known numbers: `STANDS_FOR + n` replaces the n-th of them
+/// while a view is applied. All extents are smaller.
 const STANDS_FOR: i64 = 1 << 50;
 
 impl Importer<'_> {
     /// Returns the extents of a value.
     pub fn shape(&self, id: NodeId) -> Shape {
         let shape = self.graph.shape(id);
-        shape.expect("values of the model are tensors").clone()
+        shape.expect("all values during the import are tensors").clone()
     }
 
-    /// Returns the integers of a value that is known or depends on run-time extents only.
+    /// Returns the integers of a value that depends on nothing but constants and run-time extents.
     pub fn lengths(&self, id: NodeId) -> Option<Vec<Dim>> {
         if let Some(dims) = self.lengths.get(&id) {
             return Some(dims.clone());
@@ -31,7 +31,7 @@ impl Importer<'_> {
         Some(value.to_i64().into_iter().map(Dim::Known).collect())
     }
 
-    /// Returns integers as a value `i64[n]`.
+    /// Adds a vector `i64[n]` with the given integers to the graph.
     pub fn integers(&mut self, dims: &[Dim]) -> Result<NodeId, NodeError> {
         let numbers: Option<Vec<i64>> = dims.iter().map(Dim::known).collect();
         if let Some(numbers) = numbers {
@@ -42,7 +42,7 @@ impl Importer<'_> {
             let number = self.length(dim)?;
             self.apply("reshape", &[number], &[("shape", super::shape(&[1_usize]))], &origin)
         });
-        let first = parts.next().ok_or("a shape without axes depends on no length")??;
+        let first = parts.next().ok_or("a shape without axes depends on no run-time extent")??;
         let parts: Vec<NodeId> = parts.collect::<Result<_, _>>()?;
         let axis = [("axis", Attr::from(0))];
         let all = parts.into_iter().try_fold(first, |all, part| self.apply("concat", &[all, part], &axis, &origin))?;
@@ -50,7 +50,8 @@ impl Importer<'_> {
         Ok(all)
     }
 
-    /// Returns a dim as a value `i64[]`. Run-time extents are measured by a sum of ones over an axis of that extent.
+    /// Adds a dim to the graph as a value `i64[]`. The graph computes a run-time extent as the sum of ones over an axis
+    /// with that extent.
     pub fn length(&mut self, dim: &Dim) -> Result<NodeId, NodeError> {
         let (terms, constant) = dim.split_constant();
         let origin = Origin::default();
@@ -77,7 +78,7 @@ impl Importer<'_> {
         Ok(all)
     }
 
-    /// Replaces a value whose integers do not depend on run-time extents by a constant.
+    /// Replaces a value by a constant if its integers do not depend on run-time extents.
     pub(super) fn same_for_all(&mut self, id: NodeId, dims: &[Dim]) -> Result<NodeId, NodeError> {
         let ty = self.graph.ty(id).clone();
         let numbers = dims.iter().filter_map(Dim::known);
@@ -85,7 +86,8 @@ impl Importer<'_> {
         self.constant(Tensor::from_i64(dtype, &dims, numbers))
     }
 
-    /// Applies an op to integers that depend on run-time extents. `None` if the results are not such integers.
+    /// Computes the integers of a node's result from those of its operands. Returns `None` if they are not polynomials
+    /// in run-time extents.
     pub(super) fn lengths_of(&self, id: NodeId) -> Option<Vec<Dim>> {
         let node = self.graph.node(id);
         let (dims, dtype) = (node.ty.dims()?, node.ty.dtype()?);
@@ -101,7 +103,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Applies a pointwise op, element by element, to numbers and polynomials.
+    /// Applies a pointwise op to numbers and polynomials, element by element.
     fn combined(&self, node: &Node, dims: &[usize], operands: &[Vec<Dim>]) -> Option<Vec<Dim>> {
         let dtype = node.ty.dtype()?;
         let (low, high) = dtype.integers();
@@ -117,14 +119,14 @@ impl Importer<'_> {
             }
             let given: Vec<Dim> = of_operands.into_iter().map(|(dim, _)| dim).collect();
             let made = (node.op.def().lengths)(&given, dtype)?;
-            // A polynomial that may exceed the element type would wrap, so it is not tracked.
+            // A polynomial is not tracked if it may exceed the element type, because kernels would wrap it.
             made.range().filter(|(least, most)| low <= *least && *most <= high).map(|_| made)
         };
         (0..dims.iter().product()).map(one).collect()
     }
 }
 
-/// Returns the index of the operand's element that broadcasting uses for an element of the result.
+/// Returns the index of the operand's element that broadcasting takes for element `element` of the result.
 fn place(mut element: usize, result: &[usize], operand: &[usize]) -> usize {
     let (mut at, mut stride) = (0, 1);
     for (axis, &extent) in result.iter().enumerate().rev() {
@@ -137,7 +139,7 @@ fn place(mut element: usize, result: &[usize], operand: &[usize]) -> usize {
     at
 }
 
-/// Applies a view to placeholders, and so finds the element that each result comes from.
+/// Applies a view to placeholders. The placeholders in its result show which operand element each result comes from.
 fn moved(id: NodeId, node: &Node, importer: &Importer<'_>, operands: &[Vec<Dim>]) -> Option<Vec<Dim>> {
     let mut open = Vec::new();
     let mut values = Vec::new();
@@ -150,12 +152,12 @@ fn moved(id: NodeId, node: &Node, importer: &Importer<'_>, operands: &[Vec<Dim>]
         };
         let numbers: Vec<i64> = dims.iter().map(number).collect();
         let extents = importer.graph.ty(*operand).dims()?;
-        // `i64` holds every placeholder.
+        // Placeholders may not fit in the element type, but fit in `i64`.
         values.push(Value::from_tensor(&Tensor::from_i64(DType::I64, &extents, numbers)));
     }
     let wide = Node { ty: Type::tensor(DType::I64, &node.ty.dims().unwrap_or_default()), ..node.clone() };
     let values: Vec<&Value<f64>> = values.iter().collect();
-    // The evaluation fails if a placeholder is used as an id, because it is out of range.
+    // The evaluation fails if the node uses a placeholder as an id, because the placeholder is out of range.
     let moved = evaluate_rounded(id, &wide, &values).ok()?.pop()?;
     let dim = |n: i64| match usize::try_from(n - STANDS_FOR) {
         Ok(at) => open.get(at).cloned().unwrap_or(Dim::Known(n)),

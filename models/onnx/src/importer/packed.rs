@@ -1,5 +1,5 @@
-//! Unpacks elements of fewer than 8 bits, which files store several to a byte. Programs have no such element type. Ops
-//! unpack them to `i8` or `u8`, so a backend can keep the packed bytes.
+//! Unpacks elements of fewer than 8 bits, which files store several per byte. Programs have no such element type. Ops
+//! unpack them to `i8` or `u8`, and a backend can keep the packed bytes in memory.
 
 use eutectic_ir::{DType, NodeId, Origin, Tensor};
 

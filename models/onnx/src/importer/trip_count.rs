@@ -1,4 +1,4 @@
-//! Computes trip counts of loops whose condition depends on known values only.
+//! Computes the trip counts of loops whose conditions depend on known values only.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,17 +10,17 @@ use eutectic_ir::{
 
 use super::{Importer, LARGEST_KNOWN};
 
-/// The limit on evaluated nodes, which take about a second.
+/// The limit on evaluated nodes. That many evaluations take about a second.
 const EVALUATIONS: usize = 1 << 20;
 
-/// A carried value: the input of the body, its known value in the first iteration, and the output for the next
-/// iteration.
+/// A carried value of a loop: the input of the body, its value in the first iteration if that is known, and the output
+/// that becomes the input of the next iteration.
 pub type Carried = ((NodeId, Option<Tensor>), NodeId);
 
 impl Importer<'_> {
     /// Returns the trip count of the loop whose body is under construction, at most `most`. The first carried value is
-    /// the condition, which holds at the start. `number` is the input that counts iterations. Returns `None` if the
-    /// condition depends on unknown values.
+    /// the condition, which is true before the first iteration. `number` is the body's input with the number of the
+    /// iteration. Returns `None` if the condition depends on unknown values.
     pub fn trip_count(&self, number: NodeId, carried: &[Carried], most: usize) -> Option<usize> {
         let condition = carried.first()?.1;
         let needed = self.needed(number, carried)?;
@@ -54,7 +54,7 @@ impl Importer<'_> {
         (most <= EVALUATIONS / needed.len().max(1)).then_some(most)
     }
 
-    /// Returns the nodes of the body that the condition depends on, in this or an earlier iteration.
+    /// Returns the nodes of the body that decide the condition, in the same iteration or a later one.
     fn needed(&self, number: NodeId, carried: &[Carried]) -> Option<BTreeSet<NodeId>> {
         let (mut needed, mut waiting) = (BTreeSet::new(), vec![carried.first()?.1]);
         while let Some(at) = waiting.pop() {

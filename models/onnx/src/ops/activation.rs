@@ -55,7 +55,7 @@ fn relu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.dtype(x).is_float() { c.op("act", &[x], &[("kind", "relu".into())]) } else { c.with("max", x, 0.0) }
 }
 
-/// Computes x where x ≥ 0, and x·slope elsewhere.
+/// Computes x where x ≥ 0, and x·slope where x < 0.
 pub(super) fn leaky(c: &mut NodeCall<'_, '_>, x: NodeId, slope: NodeId) -> NodeResult {
     let below = c.with("lt", x, 0.0)?;
     let scaled = c.apply("mul", [x, slope])?;
@@ -69,7 +69,7 @@ fn thresholded_relu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("where", [above, x, zero])
 }
 
-/// Computes scale·x for x ≥ 0, and scale·alpha·(e^(x/width) − 1) elsewhere.
+/// Computes scale·x where x ≥ 0, and scale·alpha·(e^(x/width) − 1) where x < 0.
 fn exponential(c: &mut NodeCall<'_, '_>, alpha: f64, width: f64, scale: f64) -> NodeResult {
     let x = c.input(0)?;
     let below = c.with("lt", x, 0.0)?;
@@ -92,7 +92,7 @@ pub(super) fn hard_sigmoid(c: &mut NodeCall<'_, '_>, x: NodeId, alpha: f64, beta
     clamp(c, shifted, 0.0, 1.0)
 }
 
-/// Computes x·hard-sigmoid(x) with a slope of 1/6.
+/// Computes x·min(max(x/6 + 1/2, 0), 1).
 fn hard_swish(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let gate = hard_sigmoid(c, x, 1.0 / 6.0, 0.5)?;
@@ -130,7 +130,7 @@ fn swish(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("mul", [x, gate])
 }
 
-/// Computes x + bias below −lambd, x − bias above lambd, and 0 between them.
+/// Computes x + bias where x < −lambd, x − bias where x > lambd, and 0 elsewhere.
 fn shrink(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, bias, lambd) = (c.input(0)?, c.float_or("bias", 0.0)?, c.float_or("lambd", 0.5)?);
     let (below, above) = (c.with("lt", x, -lambd)?, c.with("gt", x, lambd)?);
@@ -144,7 +144,7 @@ fn clamp(c: &mut NodeCall<'_, '_>, x: NodeId, low: f64, high: f64) -> NodeResult
     c.op("clamp", &[x], &[("min", low.into()), ("max", high.into())])
 }
 
-/// Imports `Clip`. It becomes the op `clamp` if its bounds are known.
+/// Imports `Clip`. It becomes the op `clamp` if both bounds are known.
 fn clip(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let bounds = [(1, f64::NEG_INFINITY), (2, f64::INFINITY)];

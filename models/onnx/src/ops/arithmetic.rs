@@ -70,13 +70,14 @@ fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, y) = (c.input(0)?, c.input(1)?);
     let to = c.dtype(x);
     if to.is_int() && c.dtype(y).is_float() {
-        // For integers with a float exponent, compute in `f64` and truncate: 2^0.5 is 1, not 2^trunc(0.5).
+        // A float exponent of an integer must not be truncated: 2^0.5 is 1, not 2^0. So `f64` computes the power, which
+        // is truncated.
         let (base, power) = (c.cast(x, DType::F64)?, c.cast(y, DType::F64)?);
         let power = c.apply("pow", [base, power])?;
         return c.cast(power, to);
     }
-    // Do not round the exponent to the element type of the base. In bf16, 2.2 becomes 2.203, which is a different
-    // power.
+    // The exponent must not be rounded to the element type of the base. In bf16, 2.2 becomes 2.203, which gives another
+    // power. So the wider type computes the power.
     let wide = c.dtype(y);
     if to.is_float() && wide.is_float() && wide.size() > to.size() && !holds(c, y, to) {
         let base = c.cast(x, wide)?;
@@ -87,7 +88,7 @@ fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("pow", [x, y])
 }
 
-/// Returns whether a value is known and each of its numbers is exact in the element type.
+/// Returns whether a value is known and all its elements are exact in an element type.
 fn holds(c: &NodeCall<'_, '_>, value: NodeId, dtype: DType) -> bool {
     let held = |tensor: Tensor| {
         let numbers = tensor.to_f64();
@@ -96,7 +97,8 @@ fn holds(c: &NodeCall<'_, '_>, value: NodeId, dtype: DType) -> bool {
     c.value(value).is_some_and(held)
 }
 
-/// Computes the remainder with the sign of the divisor or, as C's `fmod` does, of the dividend: a − b·trunc(a/b).
+/// Computes the remainder. With `fmod`, it has the sign of the dividend, as in C: a − b·trunc(a/b). Otherwise it has
+/// the sign of the divisor.
 fn modulo(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (a, b) = (c.input(0)?, c.input(1)?);
     if !c.flag("fmod")? {
@@ -105,14 +107,14 @@ fn modulo(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if !c.dtype(a).is_float() {
         return remainder(c, a, b);
     }
-    // |a| mod |b| is exact, but the quotient a/b would be rounded.
+    // The formula a − b·trunc(a/b) would round the quotient. |a| mod |b| is exact.
     let (sign, a, b) = (c.apply("sign", [a])?, c.apply("abs", [a])?, c.apply("abs", [b])?);
     let rest = c.apply("mod", [a, b])?;
     c.apply("mul", [sign, rest])
 }
 
-/// Computes a − b·(a/b) of integers, or 0 where b is 0. It does not take the absolute value, which overflows for the
-/// least integer.
+/// Computes a − b·(a/b) of integers, or 0 where b is 0. It avoids absolute values, because that of the least integer
+/// overflows.
 fn remainder(c: &mut NodeCall<'_, '_>, a: NodeId, b: NodeId) -> NodeResult {
     let quotient = c.apply("div", [a, b])?;
     let whole = c.apply("mul", [b, quotient])?;
@@ -150,12 +152,12 @@ fn is_infinite(c: &mut NodeCall<'_, '_>) -> NodeResult {
 }
 
 fn cast(c: &mut NodeCall<'_, '_>) -> NodeResult {
-    let to = c.dtype_attr("to")?.ok_or("it does not state its target type")?;
+    let to = c.dtype_attr("to")?.ok_or("its attribute `to` is missing")?;
     let x = c.input(0)?;
     narrowed(c, x, to)
 }
 
-/// Converts x to another element type. A conversion to 8-bit floats saturates unless the node says otherwise.
+/// Converts x to another element type. A conversion to 8-bit floats saturates unless the attribute `saturate` is 0.
 pub(super) fn narrowed(c: &mut NodeCall<'_, '_>, x: NodeId, to: DType) -> NodeResult {
     let saturates = c.int_or("saturate", 1)? != 0;
     let Some(format) = to.float().filter(|_| saturates && to.bits() == 8) else { return c.cast(x, to) };

@@ -14,7 +14,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[many("Attention", 23, attention), one("RotaryEmbedding", 23, rotary)];
 
-/// Splits heads: [B S heads·D] becomes [B heads S D]. An input with four axes is already split.
+/// Splits heads: [B S heads·D] becomes [B heads S D]. Input with four axes is already split.
 pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResult {
     match &c.shape(x)[..] {
         [_, _, _, _] => Ok(x),
@@ -22,7 +22,8 @@ pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResu
             let width = c.fix(width);
             let heads =
                 c.int(attr)?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0 && width.is_multiple_of(n));
-            let heads = heads.ok_or_else(|| NodeError(format!("its width of {width} is not divisible by `{attr}`")))?;
+            let heads =
+                heads.ok_or_else(|| NodeError(format!("its width of {width} is not a multiple of `{attr}`")))?;
             let split = c.reshape(x, &[batch.clone(), rows.clone(), heads.into(), (width / heads).into()])?;
             c.transpose(split, &[0, 2, 1, 3])
         }
@@ -30,7 +31,8 @@ pub(super) fn heads(c: &mut NodeCall<'_, '_>, x: NodeId, attr: &str) -> NodeResu
     }
 }
 
-/// Imports `Attention`. The outputs are the result, the keys and values including those of the past, and the scores.
+/// Imports `Attention`. Its outputs are the result, the keys and values with those of the past before them, and the
+/// scores.
 fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let query = c.input(0)?;
     let flat = c.rank(query) == 3;
@@ -89,7 +91,7 @@ pub(super) fn side_by_side(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     c.reshape(x, &[batch, rows, &heads * &width])
 }
 
-/// Combines a mask with a Boolean mask `visible`. A key is hidden if either of them hides it.
+/// Combines a mask with a Boolean mask `visible`. A key is visible if both masks show it.
 pub(super) fn both(c: &mut NodeCall<'_, '_>, mask: Option<NodeId>, visible: NodeId, like: NodeId) -> NodeResult {
     match mask {
         None => Ok(visible),
@@ -101,8 +103,8 @@ pub(super) fn both(c: &mut NodeCall<'_, '_>, mask: Option<NodeId>, visible: Node
     }
 }
 
-/// Returns the scores that `qk_matmul_output_mode` selects: before the cap, after it, after the mask, or after the
-/// softmax.
+/// Returns the scores in the state that `qk_matmul_output_mode` selects: before the soft cap, after it, after the mask,
+/// or after the softmax.
 fn scores(
     c: &mut NodeCall<'_, '_>,
     [q, k]: [NodeId; 2],
@@ -111,7 +113,7 @@ fn scores(
 ) -> NodeResult {
     let mode = c.int_or("qk_matmul_output_mode", 0)?;
     if !(0..=3).contains(&mode) {
-        return Err(format!("qk_matmul_output_mode is {mode}; it is 0, 1, 2 or 3").into());
+        return Err(format!("its `qk_matmul_output_mode` is {mode}; it must be 0, 1, 2 or 3").into());
     }
     let k = repeated(c, k, c.extent(q, 1))?;
     let k = c.transpose(k, &[0, 1, 3, 2])?;
@@ -133,8 +135,8 @@ fn scores(
     if mode == 3 { c.op("softmax", &[scores], &[("axis", (-1).into())]) } else { Ok(scores) }
 }
 
-/// Computes attention. A Boolean mask selects visible keys. Any other mask is added to the scores. A query without
-/// visible keys gives zeros.
+/// Computes attention. A Boolean mask selects visible keys; any other mask is added to the scores. The result is zero
+/// for a query without visible keys.
 pub(super) fn attend(
     c: &mut NodeCall<'_, '_>,
     [q, k, v]: [NodeId; 3],
@@ -147,7 +149,8 @@ pub(super) fn attend(
     match mask {
         None => sdpa(c, &[q, k, v], "none"),
         Some(mask) if c.dtype(mask) == DType::Bool => sdpa(c, &[q, k, v, mask], "keep"),
-        // As in PyTorch, `sdpa` gives NaN for a query whose scores are all −∞.
+        // With a mask that is added, `sdpa` gives NaN for a query whose scores are all −∞, as in PyTorch. The op
+        // `attention` can give zeros.
         Some(mask) => {
             let heads = c.extent(q, 1);
             let (k, v) = (repeated(c, k, heads)?, repeated(c, v, heads)?);
@@ -156,7 +159,7 @@ pub(super) fn attend(
     }
 }
 
-/// Repeats heads of keys or values until there are as many as heads of queries.
+/// Repeats heads of keys or values until their number is that of the query heads.
 pub(super) fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
     let [batch, groups, rows, width] = four(c, x)?;
     let groups = c.fix(&groups);
@@ -172,7 +175,7 @@ pub(super) fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> Nod
     c.reshape(each, &with(&[heads]))
 }
 
-/// Extends a mask that covers fewer keys than there are. The other keys are hidden.
+/// Extends a mask that covers only the first keys. It hides the keys after them.
 fn padded(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim) -> NodeResult {
     let last = c.shape(mask).pop();
     if last.as_ref() == Some(keys) {
@@ -204,14 +207,15 @@ pub(super) fn causal(c: &mut NodeCall<'_, '_>, queries: Dim, keys: Dim, past: Di
     c.apply("le", [key, last])
 }
 
-/// Imports `RotaryEmbedding`. Each pair of coordinates is rotated by the angle of its position. The caches have a row
-/// for each position or for each token.
+/// Imports `RotaryEmbedding`. Each pair of coordinates is rotated by an angle of its position. The caches of cosines
+/// and sines have a row for each position or for each token.
 fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (cos, sin) = (c.input(1)?, c.input(2)?);
     rotated(c, [cos, sin], c.optional(3))
 }
 
-/// Applies rotary embedding as [`rotary`] does, with given caches of cosines and sines.
+/// Applies rotary embedding with given caches of cosines and sines, and the attributes of the node. `places` are the
+/// positions of tokens.
 pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Option<NodeId>) -> NodeResult {
     let input = c.input(0)?;
     let x = heads(c, input, "num_heads")?;
@@ -232,11 +236,11 @@ pub(super) fn rotated(c: &mut NodeCall<'_, '_>, caches: [NodeId; 2], places: Opt
 pub(super) struct Rotation {
     /// Cosines and sines, with a row for each position or for each token.
     pub caches: [NodeId; 2],
-    /// The position of each token, if the caches have a row for each position.
+    /// The position of each token, if rows of the caches belong to positions. `None` if they belong to tokens.
     pub places: Option<NodeId>,
     /// The number of coordinates that are rotated.
     pub width: usize,
-    /// Whether the coordinates of a pair are adjacent. Otherwise, pair i consists of coordinates i and i + width/2.
+    /// Whether the coordinates of a pair are adjacent. Otherwise, pair i has the coordinates i and i + width/2.
     pub interleaved: bool,
 }
 
@@ -246,7 +250,7 @@ pub(super) fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, rotation: &Rotation) -
     let depth = c.fix(&depth);
     let Rotation { caches, places, width, interleaved } = *rotation;
     if width > depth {
-        return Err("it rotates more coordinates than a head has".into());
+        return Err(format!("it rotates {width} coordinates, but a head has {depth}").into());
     }
     let pairs = width / 2;
     let mut angle = |cache: NodeId| {
@@ -258,7 +262,7 @@ pub(super) fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, rotation: &Rotation) -
             }
             None => cache,
         };
-        // A cache that all sequences share is repeated for each.
+        // A cache without a batch axis is shared by all sequences.
         let batch = c.shape(of_tokens).into_iter().next().filter(|_| c.rank(of_tokens) == 3);
         c.reshape(of_tokens, &[batch.unwrap_or(Dim::Known(1)), Dim::Known(1), rows.clone(), pairs.into()])
     };

@@ -1,5 +1,5 @@
-//! The ops of `com.microsoft` on matrices that are quantised block by block, with elements of 2, 4 or 8 bits. ONNX
-//! Runtime's document `ContribOperators.md` defines them.
+//! The ops of `com.microsoft` on matrices that are quantised in blocks, with elements of 2, 4 or 8 bits. ONNX Runtime
+//! defines them in `ContribOperators.md`.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -16,7 +16,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("MatMulNBits", 1, product), one("GatherBlockQuantized", 1, gathered)];
 
-/// Reads the number of bits of an element.
+/// Reads the number of bits per element.
 fn elements(c: &NodeCall<'_, '_>) -> Result<Packed, NodeError> {
     match c.int_or("bits", 4)? {
         bits @ (2 | 4 | 8) => Ok(Packed { bits: bits as u32, signed: false }),
@@ -26,15 +26,15 @@ fn elements(c: &NodeCall<'_, '_>) -> Result<Packed, NodeError> {
 
 /// Reads an attribute that must be a positive integer.
 fn positive(c: &NodeCall<'_, '_>, name: &str) -> Result<usize, NodeError> {
-    let given = c.int(name)?.ok_or_else(|| format!("it has no `{name}`"))?;
+    let given = c.int(name)?.ok_or_else(|| format!("its attribute `{name}` is missing"))?;
     usize::try_from(given)
         .ok()
         .filter(|n| *n > 0)
         .ok_or_else(|| NodeError(format!("its `{name}` is {given}, not a positive number")))
 }
 
-/// Computes x · Wᵀ + bias. W [N K] is quantised in blocks along K. Its bytes are [N, blocks, bytes of a block]; scales
-/// and zero points are [N, blocks].
+/// Computes x · Wᵀ + bias. W [N K] is quantised in blocks along K. Its codes are bytes [N, blocks, bytes of a block];
+/// scales and zero points are [N, blocks].
 fn product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, bytes, scales) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let (terms, columns, block) = (positive(c, "K")?, positive(c, "N")?, positive(c, "block_size")?);
@@ -56,7 +56,7 @@ fn product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let codes = c.cast(codes, to)?;
     let mut params = [c.reshape(scales, &[columns, blocks])?, zeros(c, 3, packed, [columns, blocks], to)?];
     let weights = match c.optional(4) {
-        // `g_idx` maps each index along K to its block.
+        // The input `g_idx` has the number of the block for each index along K.
         Some(groups) => {
             let groups = c.cast(groups, DType::I64)?;
             let groups = ids::named(c, groups, blocks)?;
@@ -90,8 +90,8 @@ fn decoded(c: &mut NodeCall<'_, '_>, codes: NodeId, [scale, zero]: [NodeId; 2]) 
     c.apply("mul", [centred, scale])
 }
 
-/// Reads the zero points: numbers, or codes that are packed along their last axis. If the input is absent, each is the
-/// middle code.
+/// Reads the zero points: either numbers, or codes that are packed along the last axis. Without this input, each zero
+/// point is the middle code.
 fn zeros(c: &mut NodeCall<'_, '_>, at: usize, packed: Packed, dims: [usize; 2], to: DType) -> NodeResult {
     let Some(given) = c.optional(at) else {
         let middle = c.number_of(f64::from(1 << (packed.bits - 1)), to)?;
@@ -108,8 +108,8 @@ fn zeros(c: &mut NodeCall<'_, '_>, at: usize, packed: Packed, dims: [usize; 2], 
     c.cast(zero, to)
 }
 
-/// Gathers rows of a table that is quantised in blocks along an axis. A table of bytes has its elements packed along
-/// the last axis.
+/// Gathers rows of a table that is quantised in blocks along an axis. If the table has bytes, they pack its elements
+/// along the last axis.
 fn gathered(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (table, scales) = (c.input(0)?, c.input(2)?);
     let (rank, to) = (c.rank(table), c.dtype(scales));

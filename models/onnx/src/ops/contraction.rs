@@ -1,4 +1,4 @@
-//! Matrix products, and Einstein sums as products of views.
+//! Matrix products, and Einstein sums, which become matrix products of views.
 
 use eutectic_ir::{Dim, NodeId};
 
@@ -18,8 +18,8 @@ fn matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     product_of_matrices(c, a, b)
 }
 
-/// Computes a matrix product as NumPy does. A vector is a row on the left and a column on the right, and the result
-/// lacks its axis.
+/// Computes a matrix product by NumPy's rules. A vector on the left is a row, and one on the right is a column. The
+/// result does not have the axis that this adds.
 pub(super) fn product_of_matrices(c: &mut NodeCall<'_, '_>, mut a: NodeId, mut b: NodeId) -> NodeResult {
     let (left, right) = (c.shape(a), c.shape(b));
     if let [k] = &left[..] {
@@ -40,7 +40,7 @@ pub(super) fn product_of_matrices(c: &mut NodeCall<'_, '_>, mut a: NodeId, mut b
     c.reshape(product, &dims)
 }
 
-/// Computes alpha·A·B + beta·C. A and B may be transposed.
+/// Computes alpha·A·B + beta·C. The attributes `transA` and `transB` transpose A and B.
 pub(super) fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut operand = |at: usize, attr: &str| {
         let x = c.input(at)?;
@@ -56,15 +56,15 @@ pub(super) fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("add", [scaled, bias])
 }
 
-/// An operand whose axes have letters.
+/// An operand whose axes are named by letters.
 #[derive(Clone)]
 struct EinsumTerm {
     value: NodeId,
     axes: Vec<char>,
 }
 
-/// Imports `Einsum`: a sequence of batched products of two operands. Each product sums over letters that are not
-/// needed later.
+/// Imports `Einsum` as a sequence of batched products of two operands. Each product sums over the letters that no later
+/// operand and no result has.
 fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let text: String =
         c.word("equation")?.ok_or("it has no equation")?.chars().filter(|l| !l.is_whitespace()).collect();
@@ -76,7 +76,7 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
             format!("its equation `{text}` has {} operands, but the node has {}", names.len(), inputs.len()).into()
         );
     }
-    // Axes of an ellipsis are aligned at the last one, as in broadcasting.
+    // An ellipsis stands for trailing axes, which are aligned at the last one as in broadcasting.
     let rest = |named: usize, rank: usize| {
         rank.checked_sub(named).map(|n| (0..n as u32).rev().filter_map(|i| char::from_u32(0xe000 + i)))
     };
@@ -106,7 +106,7 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
             let named = axes.len() - axes.matches("...").count() * 3;
             spelled(axes, named + ellipsis.len()).unwrap_or_default()
         }
-        // Without an explicit result, its letters are those that occur once, in alphabetical order.
+        // Without an arrow, the result has the letters that occur once, in alphabetical order.
         None => {
             let once = everything.chunk_by(|a, b| a == b).filter(|same| same.len() == 1 && !hidden(&same[0]));
             ellipsis.iter().copied().chain(once.map(|same| same[0])).collect()
@@ -127,7 +127,7 @@ fn einsum(c: &mut NodeCall<'_, '_>) -> NodeResult {
     arranged(c, &all, &wanted)
 }
 
-/// Finds two axes with the same letter.
+/// Finds two axes with the same letter. Returns their indices and the letter.
 fn pair(axes: &[char]) -> Option<(usize, usize, char)> {
     axes.iter().enumerate().find_map(|(at, name)| {
         let other = axes[at + 1..].iter().position(|other| other == name)?;
@@ -135,8 +135,8 @@ fn pair(axes: &[char]) -> Option<(usize, usize, char)> {
     })
 }
 
-/// Takes the diagonal of two axes with the same letter, as one axis. In the flattened n² elements, the diagonal has a
-/// stride of n + 1.
+/// Replaces two axes with the same letter by their diagonal. In the n² flattened elements, the diagonal has a stride of
+/// n + 1.
 fn diagonal(c: &mut NodeCall<'_, '_>, mut term: EinsumTerm) -> Result<EinsumTerm, NodeError> {
     while let Some((first, second, name)) = pair(&term.axes) {
         let dims = c.dims(term.value);
@@ -159,7 +159,7 @@ fn diagonal(c: &mut NodeCall<'_, '_>, mut term: EinsumTerm) -> Result<EinsumTerm
     Ok(term)
 }
 
-/// Sums over the axes that `kept` rejects.
+/// Sums over the axes whose letter `kept` rejects.
 fn summed(c: &mut NodeCall<'_, '_>, term: EinsumTerm, kept: &dyn Fn(&char) -> bool) -> Result<EinsumTerm, NodeError> {
     let gone: Vec<usize> = (0..term.axes.len()).filter(|&i| !kept(&term.axes[i])).collect();
     let axes: Vec<char> = term.axes.iter().copied().filter(|l| kept(l)).collect();
@@ -169,7 +169,7 @@ fn summed(c: &mut NodeCall<'_, '_>, term: EinsumTerm, kept: &dyn Fn(&char) -> bo
     Ok(EinsumTerm { value: c.reshape(sum, &dims)?, axes })
 }
 
-/// Returns the term with its axes in this order.
+/// Transposes a term to the given order of axes.
 fn arranged(c: &mut NodeCall<'_, '_>, term: &EinsumTerm, order: &[char]) -> NodeResult {
     let at = |l: &char| {
         term.axes.iter().position(|a| a == l).ok_or_else(|| NodeError(format!("no operand has the axis {l}")))
@@ -178,7 +178,8 @@ fn arranged(c: &mut NodeCall<'_, '_>, term: &EinsumTerm, order: &[char]) -> Node
     c.transpose(term.value, &perm)
 }
 
-/// Multiplies two operands. Axes that both have are batch axes if the result keeps them. Otherwise they are contracted.
+/// Multiplies two operands. An axis of both is a batch axis if `later` needs it, and otherwise the product sums over
+/// it.
 fn product(
     c: &mut NodeCall<'_, '_>,
     a: EinsumTerm,
@@ -201,7 +202,7 @@ fn product(
     let batch = of(&a, &|l| b.axes.contains(l) && later(l));
     let inner = of(&a, &|l| b.axes.contains(l) && !later(l));
     let (rows, columns) = (of(&a, &|l| !b.axes.contains(l)), of(&b, &|l| !a.axes.contains(l)));
-    // Broadcasts an extent of 1 to that of the other operand.
+    // Broadcasts an extent of 1 to the extent of the other operand.
     let both = |axes: &[char]| -> Result<Vec<Dim>, NodeError> {
         let side = |t: &EinsumTerm| axes.iter().map(|l| extent(c, t, l).unwrap_or(Dim::Known(1))).collect::<Vec<_>>();
         c.broadcast(&side(&a), &side(&b))

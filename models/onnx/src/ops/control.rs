@@ -1,7 +1,8 @@
-//! Branches and loops. An `If` with a known condition becomes the selected branch. Otherwise both branches are
-//! computed, and the op `where` selects the result.
+//! Branches and loops. An `If` with a known condition becomes the selected branch. With any other condition, both
+//! branches are computed, and the op `where` selects the result.
 //!
-//! A loop becomes the op `loop`. It has a known trip count, or a limit on the iterations and a condition that ends it.
+//! A loop becomes the op `loop`. That op has either a known trip count, or a limit on iterations and a condition that
+//! ends it.
 
 use eutectic_ir::{DType, NodeId, Tensor, Type};
 
@@ -24,7 +25,9 @@ fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
     let condition = truth(c, condition)?;
     let (then, otherwise) = (c.subgraph("then_branch", &[])?, c.subgraph("else_branch", &[])?);
     if then.len() != otherwise.len() {
-        return Err(format!("its branches have {} and {} results", then.len(), otherwise.len()).into());
+        return Err(
+            format!("its branches have {} and {} results, but must have as many", then.len(), otherwise.len()).into()
+        );
     }
     let choice = |(at, (a, b)): (usize, (NodeId, NodeId))| {
         if c.ty(a) != c.ty(b) {
@@ -39,26 +42,26 @@ fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
 /// Checks that a condition has one element and returns it as a scalar.
 fn truth(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     if c.dtype(x) != DType::Bool || c.dims(x).iter().product::<usize>() != 1 {
-        return Err(format!("its condition has type {}; one Boolean is needed", c.ty(x)).into());
+        return Err(format!("its condition has type {}, but must be one Boolean", c.ty(x)).into());
     }
     c.scalar(x)
 }
 
-/// Returns the truth value if it is known.
+/// Returns a Boolean if its value is known.
 fn holds(c: &NodeCall<'_, '_>, x: NodeId) -> Option<bool> {
     c.value(x).map(|known| known.to_i64().first() == Some(&1))
 }
 
-/// The maximum trip count that a `Loop` states.
+/// The maximum trip count of a `Loop`, its first input.
 enum Most {
-    /// A known number.
+    /// A number that is known during the import.
     Known(usize),
-    /// A value that is computed in each run, or no limit.
+    /// A value that each run computes, or no limit.
     Open(Option<NodeId>),
 }
 
 impl Most {
-    /// Reads the first input. A number beyond what the op `loop` supports counts as no limit.
+    /// Reads the maximum trip count. A number beyond the limit of the op `loop` counts as no limit.
     fn read(c: &NodeCall<'_, '_>) -> Most {
         let Some(most) = c.optional(0) else { return Most::Open(None) };
         match c.value(most).and_then(|known| known.to_i64().first().copied()) {
@@ -71,23 +74,25 @@ impl Most {
     }
 }
 
-/// The limit on iterations applies to loops without a count. A count in the file that is at most this large is kept.
+/// The largest trip count in the file that is kept even if it exceeds `most_times`. That option limits loops whose trip
+/// count the file does not state.
 const COUNTED: usize = 1 << 14;
 
-/// The largest trip count that is computed in advance.
+/// The largest trip count that the import computes from a condition.
 const MOST_TRIPS: usize = 1 << 24;
 
-/// The end of a loop.
+/// The event that ends a loop.
 enum Ending {
-    /// After a known number of iterations.
+    /// The end of the iteration with this number, from 1 on.
     After(usize),
-    /// When a condition becomes false.
+    /// A condition that becomes false.
     While,
 }
 
-/// Imports `Loop`. Its inputs are the maximum trip count, the initial condition, and the carried values. The body
-/// receives the iteration number, the condition and the carried values, and returns the next condition. If the trip
-/// count follows from known values, the loop has that count. Otherwise the condition is carried and ends the loop.
+/// Imports `Loop`. Its inputs are the maximum trip count, the initial condition, and the carried values. The body takes
+/// the number of the iteration, the condition and the carried values, and returns the next condition first. If the trip
+/// count follows from known values, the op `loop` gets that count. Otherwise the condition is a carried value that ends
+/// the loop.
 fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
     let most = Most::read(c);
     let start = c.optional(1).map(|start| truth(c, start)).transpose()?;
@@ -109,7 +114,7 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
             (Some(false), _) => Some(0),
             (Some(true), Most::Known(most)) if always => Some(*most),
             (Some(true), Most::Open(None)) if always => {
-                return Err("it never ends: its condition always holds, and it has no trip count".into());
+                return Err("it never ends because its condition is always true and it has no trip count".into());
             }
             (Some(true), Most::Known(_) | Most::Open(None)) => {
                 let most = if let Most::Known(most) = most { most } else { MOST_TRIPS };
@@ -158,36 +163,37 @@ fn repeat(c: &mut NodeCall<'_, '_>) -> Outputs {
     if matches!(most, Most::Known(most) if most == times) {
         return Ok(results[1..].to_vec());
     }
-    let why =
-        format!("the condition of the loop still holds after {times} times; allow more times when the model is read");
+    let why = format!(
+        "the condition of the loop is still true after {times} iterations; allow more iterations when the model is read"
+    );
     results[1..].iter().map(|result| c.fail_if(results[0], *result, &why)).collect()
 }
 
-/// Returns whether an iteration number is below `most`, a value of the enclosing graph. `inside` is true if the
-/// comparison belongs to the body.
+/// Compares an iteration number with the trip count `most`, a value of the enclosing graph. `inside` says whether the
+/// comparison is part of the loop's body.
 fn counted(c: &mut NodeCall<'_, '_>, number: NodeId, most: NodeId, inside: bool) -> NodeResult {
     let most = if inside { c.capture(most)? } else { most };
     if c.dims(most).iter().product::<usize>() != 1 {
-        return Err(format!("its trip count has type {}; one number is needed", c.ty(most)).into());
+        return Err(format!("its trip count has type {}, but must be one number", c.ty(most)).into());
     }
     let most = c.cast(most, DType::I64)?;
     let most = c.scalar(most)?;
     c.apply("lt", [number, most])
 }
 
-/// Imports `Scan`. Its inputs are the carried values and the scanned ones, each with an axis and a direction. Its
-/// outputs have the same order.
+/// Imports `Scan`. Its inputs are carried values, then scanned values. Each scanned value has an axis and a direction.
+/// Outputs have the same order.
 fn scan(c: &mut NodeCall<'_, '_>) -> Outputs {
     let inputs = c.inputs();
     let count = c.int("num_scan_inputs")?.and_then(|n| usize::try_from(n).ok());
     let count = count
         .filter(|&n| (1..=inputs.len()).contains(&n))
-        .ok_or("its num_scan_inputs is missing, or more than its inputs")?;
+        .ok_or("its `num_scan_inputs` is missing, or not from 1 to the number of its inputs")?;
     let (starts, scanned) = inputs.split_at(inputs.len() - count);
     let collected = c.outputs().saturating_sub(starts.len());
     let list = |name: &str, n: usize| match c.ints(name)? {
         Some(given) if given.len() != n => {
-            Err(NodeError(format!("its {name} has {} numbers; {n} are needed", given.len())))
+            Err(NodeError(format!("its `{name}` has {} numbers, but must have {n}", given.len())))
         }
         given => Ok(given.unwrap_or_else(|| vec![0; n])),
     };
@@ -220,7 +226,7 @@ fn scan(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(results)
 }
 
-/// Reverses the outermost axis if the direction is 1.
+/// Reverses the outermost axis if `direction` is 1, and not if it is 0.
 fn backwards(c: &mut NodeCall<'_, '_>, x: NodeId, direction: i64) -> NodeResult {
     let extent = c.dims(x)[0];
     match direction {

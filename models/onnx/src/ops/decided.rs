@@ -1,4 +1,4 @@
-//! Ops whose result has a shape that depends on data. The data must be known when the model is imported.
+//! Ops whose result has a shape that depends on data. The import evaluates them, so the data must be known then.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ fn compress(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
 }
 
-/// Returns the coordinates of nonzero elements, one column each.
+/// Returns the coordinates of nonzero elements. Each of them is a column of the result.
 fn non_zero(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.known(0)?;
     let dims = x.dims().to_vec();
@@ -56,8 +56,8 @@ fn non_zero(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.constant(Tensor::from_i64(DType::I64, &[dims.len(), found.len()], all))
 }
 
-/// Maps elements to integers that sort in the same order. NaN are equal to each other and largest. Zeros of both signs
-/// are equal.
+/// Maps elements to integers that sort in the same order. All NaN have the same, largest key. Zeros of both signs have
+/// the same key.
 fn keys(x: &Tensor) -> Vec<i64> {
     let key = |x: f64| {
         if x.is_nan() {
@@ -69,8 +69,8 @@ fn keys(x: &Tensor) -> Vec<i64> {
     if x.dtype().is_float() { x.to_f64().into_iter().map(key).collect() } else { x.to_i64() }
 }
 
-/// Imports `Unique`. The outputs are the distinct slices along an axis, or the distinct elements; the index of the
-/// first occurrence of each; the number of the distinct slice for each input slice; and the counts.
+/// Imports `Unique`, for slices along an axis or for single elements. The outputs are the distinct slices, the index of
+/// the first occurrence of each one, the number of the distinct slice for each input slice, and the counts.
 fn unique(c: &mut NodeCall<'_, '_>) -> Outputs {
     let mut x = c.input(0)?;
     let known = keys(&c.known(0)?);
@@ -87,7 +87,7 @@ fn unique(c: &mut NodeCall<'_, '_>) -> Outputs {
         let outer = dims[..axis].iter().product::<usize>();
         (0..outer).flat_map(|o| (0..inner).map(move |i| (o * extent + at) * inner + i)).map(|n| known[n]).collect()
     };
-    // By key: the index of the first occurrence, and the count.
+    // Maps the key of each distinct slice to the index of its first occurrence and its count.
     let mut met: BTreeMap<Vec<i64>, (usize, i64)> = BTreeMap::new();
     let parts: Vec<Vec<i64>> = (0..extent).map(part).collect();
     for (at, part) in parts.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Corners {
         (self.high[0] - self.low[0]) * (self.high[1] - self.low[1])
     }
 
-    /// Returns whether intersection over union exceeds the limit.
+    /// Returns whether the area of the intersection, divided by that of the union, exceeds `limit`.
     fn overlaps(self, other: Corners, limit: f32) -> bool {
         let side = |at: usize| self.high[at].min(other.high[at]) - self.low[at].max(other.low[at]);
         let (a, b) = (side(0), side(1));
@@ -143,15 +143,15 @@ impl Corners {
     }
 }
 
-/// Imports `NonMaxSuppression` and returns the selected boxes as [batch, class, box]. In descending order of scores, it
-/// selects each box that overlaps no selected box of the same class.
+/// Imports `NonMaxSuppression`. Returns the selected boxes as rows [batch, class, box]. Boxes are tried in descending
+/// order of scores. A box is selected if it overlaps no selected box of its class.
 fn suppressed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (boxes, scores) = (c.known(0)?, c.known(1)?);
     let (&[batches, count, 4], &[of_batches, classes, of_boxes]) = (boxes.dims(), scores.dims()) else {
-        return Err(format!("boxes of {} and scores of {}", boxes.ty(), scores.ty()).into());
+        return Err(format!("its boxes of type {} do not fit its scores of type {}", boxes.ty(), scores.ty()).into());
     };
     if (batches, count) != (of_batches, of_boxes) {
-        return Err(format!("boxes of {} and scores of {}", boxes.ty(), scores.ty()).into());
+        return Err(format!("its boxes of type {} do not fit its scores of type {}", boxes.ty(), scores.ty()).into());
     }
     let number = |c: &NodeCall<'_, '_>, at: usize| c.optional(at).map(|_| c.known_number(at)).transpose();
     let most = number(c, 2)?.unwrap_or(0.0).max(0.0) as usize;

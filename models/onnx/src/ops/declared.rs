@@ -1,4 +1,4 @@
-//! Nodes that a declared op replaces (`(onnx DOMAIN NAME)` in a file of rules or a graph).
+//! Nodes that become an op of the user: a file of rules or a graph declares it with `(onnx DOMAIN NAME)`.
 
 use eutectic_ir::{
     Attr, NodeId, Op,
@@ -10,8 +10,8 @@ use super::super::{
     error::NodeError,
 };
 
-/// Applies the op to the inputs of the node. Attributes are matched by name; a hyphen in a declared name is an
-/// underscore in ONNX.
+/// Applies a declared op to the node's inputs. Attributes are matched by name. Underscores in ONNX names stand for
+/// hyphens in declared names.
 pub fn declared(call: &mut NodeCall<'_, '_>, op: Op) -> NodeResult {
     let own = op.def().attrs;
     let names: Vec<String> = own.iter().map(|def| def.name.replace('-', "_")).collect();
@@ -25,7 +25,9 @@ pub fn declared(call: &mut NodeCall<'_, '_>, op: Op) -> NodeResult {
         match attribute(call, def, name)? {
             Some(value) => attrs.push((def.name, value)),
             None if def.default == Default::None => {
-                return Err(NodeError(format!("it has no attribute `{name}`, for which `{op}` has no default")));
+                return Err(NodeError(format!(
+                    "its attribute `{name}` is missing, and the declared op `{op}` has no default for it"
+                )));
             }
             None => {}
         }
@@ -33,7 +35,7 @@ pub fn declared(call: &mut NodeCall<'_, '_>, op: Op) -> NodeResult {
     call.op(op, &inputs, &attrs)
 }
 
-/// Returns the value of an attribute if the node has it.
+/// Returns the value of an attribute, or `None` if the node does not have it.
 fn attribute(call: &NodeCall<'_, '_>, def: &AttrDef, name: &str) -> Result<Option<Attr>, NodeError> {
     Ok(match def.kind {
         AttrKind::Int | AttrKind::Axis => call.int(name)?.map(Attr::from),

@@ -13,17 +13,17 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("Det", 11, determinant)];
 
-/// The largest matrix size. Elimination is unrolled: each row takes separate ops.
+/// The largest number of rows of a matrix. Elimination is unrolled, so the number of ops grows with the number of rows.
 const MOST: usize = 128;
 
-/// Returns the product of the pivots, with the sign of the row exchanges. Each pivot is the largest element of its
-/// column.
+/// Computes the product of the pivots, and changes its sign with each exchange of rows. The pivot is the element of the
+/// first column with the largest magnitude.
 fn determinant(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.dims(x);
     let (outer, n) = match dims[..] {
         [ref outer @ .., n, m] if n == m => (outer.to_vec(), n),
-        _ => return Err(format!("its input has extents {dims:?}; square matrices are needed").into()),
+        _ => return Err(format!("its input has extents {dims:?}, but must be square matrices").into()),
     };
     if n > MOST {
         return Err(format!("its matrices have {n} rows; at most {MOST} are supported").into());
@@ -39,8 +39,8 @@ fn determinant(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(product, &outer)
 }
 
-/// Performs one step of elimination. Returns the pivot of the first column [count 1 1], negated if rows were exchanged,
-/// and the remaining matrix of size n − 1.
+/// Performs one step of elimination on matrices [count n n]. Returns the pivot [count 1 1], negated if rows were
+/// exchanged, and the remaining matrices of n − 1 rows.
 fn eliminated(c: &mut NodeCall<'_, '_>, x: NodeId, count: usize, n: usize) -> Result<(NodeId, NodeId), NodeError> {
     let column = c.slice(x, 2, 0, 1)?;
     let size = c.apply("abs", [column])?;
@@ -54,7 +54,7 @@ fn eliminated(c: &mut NodeCall<'_, '_>, x: NodeId, count: usize, n: usize) -> Re
     if n == 1 {
         return Ok((signed, x));
     }
-    // Exchange rows: the first row replaces that of the pivot.
+    // The first row moves to the place of the pivot's row, which leaves the matrix.
     let (number, first) = (c.iota(&[1, n, 1], 1, DType::I64)?, c.slice(x, 1, 0, 1)?);
     let here = c.apply("eq", [number, place])?;
     let rows = c.apply("where", [here, first, x])?;

@@ -1,4 +1,4 @@
-//! `FlexAttention` of the domain `ai.onnx.preview`: attention with subgraphs that modify scores and probabilities.
+//! `FlexAttention` of the domain `ai.onnx.preview`: attention whose scores and probabilities are modified by subgraphs.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -21,7 +21,7 @@ fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let own = c.dtype(q);
     let wide = if own.bits() < 32 { DType::F32 } else { own };
     let wide = c.dtype_attr("softmax_precision")?.unwrap_or(wide);
-    // Each operand is multiplied by the square root of the scale, so 16-bit products stay in range.
+    // The square root of the scale multiplies each operand, so that 16-bit products do not overflow.
     let scale = c.float("scale")?.map_or(1.0 / (depth as f32).sqrt(), |scale| scale as f32);
     let scaled = |c: &mut NodeCall<'_, '_>, x: NodeId| c.with("mul", x, f64::from(scale.sqrt()));
     let (k, v) = (repeated(c, k, heads)?, repeated(c, v, heads)?);

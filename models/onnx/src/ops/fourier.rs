@@ -1,16 +1,17 @@
-//! Fourier transforms as products with constant matrices. The method depends on the length:
+//! Fourier transforms as matrix products with constants. The method depends on the length n:
 //!
-//! - at most 64, or a prime up to 1024: one product;
-//! - composite: factors (Cooley and Tukey, "An Algorithm for the Machine Calculation of Complex Fourier Series", 1965);
+//! - n ≤ 64, or a prime n ≤ 1024: one matrix product;
+//! - any other n that is not prime: a transform for each of two factors (Cooley and Tukey, "An Algorithm for the
+//!   Machine Calculation of Complex Fourier Series", 1965);
 //! - a larger prime: a convolution of composite length (Bluestein, "A Linear Filtering Approach to the Computation of
 //!   Discrete Fourier Transform", 1970).
 //!
-//! Complex numbers are pairs on the last axis, so a complex product is a real one of twice the length.
+//! Complex numbers are pairs of reals on the last axis. So a complex dot product of n terms is a real one of 2n terms.
 //!
-//! Error: let u be the unit roundoff. A stage of length f sums 2f products with factors of magnitude at most 1, rounds
-//! once, and multiplies by twiddle factors. Each result differs from the exact one by at most √2·u·Σ(2f + 4)·Σ|xᵢ| to
-//! first order. The first sum is over the lengths of the stages. For Bluestein's method, the error is at most four
-//! times that of its longer length.
+//! Error bound: let u be the unit roundoff. A stage of length f sums 2f products with factors of magnitude at most 1,
+//! rounds once, and multiplies by twiddle factors. To first order, each result differs from the exact one by at most
+//! √2·u·Σ(2f + 4)·Σ|xᵢ|, where the first sum is over the stages. Bluestein's method has at most four times the error of
+//! a transform of its longer length.
 
 use std::f64::consts::TAU;
 
@@ -41,13 +42,13 @@ pub(super) const OPS: &[OpRow] = &[
     one("MelWeightMatrix", 17, mel_weights),
 ];
 
-/// The longest composite transform that is computed as one product.
+/// The largest composite length that is transformed by one matrix product.
 const SMALL: usize = 64;
 
-/// The longest prime transform that is computed as one product.
+/// The largest prime length that is transformed by one matrix product.
 const LARGEST_PRIME: usize = 1024;
 
-/// The longest transform. Its constants are computed during the import.
+/// The largest supported length. The import computes constants of that length.
 const LONGEST: usize = 1 << 24;
 
 fn length_of(n: f64) -> Result<usize, NodeError> {
@@ -58,14 +59,16 @@ fn length_of(n: f64) -> Result<usize, NodeError> {
     }
 }
 
-/// Imports `DFT` of x [.. n .. c], where c is 1 (real) or 2. The signal is cropped or padded with zeros to
-/// `dft_length`.
+/// Imports `DFT` of x [.. n .. c], where c is 1 for real and 2 for complex signals. The signal is cropped to
+/// `dft_length`, or padded with zeros to it.
 fn dft(c: &mut NodeCall<'_, '_>, axis: i64) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
     let axis = c.axis(axis, rank)?;
     if axis + 1 >= rank {
-        return Err(format!("its axis {axis} of {rank} is the one of real and imaginary parts").into());
+        return Err(
+            format!("its axis {axis} of {rank} has the real and imaginary parts, and cannot be transformed").into()
+        );
     }
     let (inverse, one_sided) = (c.flag("inverse")?, c.flag("onesided")?);
     let extent = c.dims(x)[axis];
@@ -75,7 +78,7 @@ fn dft(c: &mut NodeCall<'_, '_>, axis: i64) -> NodeResult {
         None => extent as f64,
     };
     let length = length_of(length)?;
-    // Move the axis to the last position before the parts, and back afterwards.
+    // The transformed axis moves next to the axis of real and imaginary parts, and moves back after the transform.
     let mut order: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
     order.insert(rank - 2, axis);
     let x = c.transpose(x, &order)?;
@@ -93,8 +96,8 @@ fn dft(c: &mut NodeCall<'_, '_>, axis: i64) -> NodeResult {
     c.transpose(result, &back)
 }
 
-/// Computes the real signal of a half spectrum [.. N/2 + 1 c]. The other half is its complex conjugate in reverse
-/// order.
+/// Computes the real signal of length N whose spectrum has the first N/2 + 1 elements x [.. N/2 + 1 c]. The remaining
+/// elements of the spectrum are the conjugates of x in reverse order.
 fn real_inverse(c: &mut NodeCall<'_, '_>, x: NodeId, length: usize) -> NodeResult {
     let (x, last) = (complex(c, x)?, c.rank(x) - 1);
     let rest = length - (length / 2 + 1);
@@ -111,7 +114,7 @@ fn real_inverse(c: &mut NodeCall<'_, '_>, x: NodeId, length: usize) -> NodeResul
     c.slice(signal, last, 0, 1)
 }
 
-/// Adds an imaginary part of 0.
+/// Makes a real signal complex, with imaginary parts of 0.
 fn complex(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let last = c.rank(x) - 1;
     match c.dims(x)[last] {
@@ -120,14 +123,14 @@ fn complex(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     }
 }
 
-/// Returns the first `keep` elements of the transform of x [.. n c]. Sums are computed in `f32` or wider.
+/// Returns the first `keep` elements of the transform of x [.. n c]. Computes in `f32`, or in `f64` for `f64` input.
 fn along(c: &mut NodeCall<'_, '_>, x: NodeId, inverse: bool, keep: usize) -> NodeResult {
     let (dims, dtype) = (c.dims(x), c.dtype(x));
     let [.., n, parts] = dims[..] else {
-        return Err("its signal needs an axis and a last one for real and imaginary parts".into());
+        return Err("its signal has fewer than two axes; the last axis must have the real and imaginary parts".into());
     };
     if !matches!(parts, 1 | 2) {
-        return Err(format!("its last axis has {parts} elements; 1 is real and 2 is complex").into());
+        return Err(format!("its last axis has {parts} elements, but must have 1 (real) or 2 (complex)").into());
     }
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let rows = dims[..dims.len() - 2].iter().product();
@@ -155,7 +158,8 @@ fn transform(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> Nod
     if root == 1 {
         return bluestein(c, x, sign, keep);
     }
-    // With j = a·B + b and k = l + A·m: transform over a, multiply by twiddle factors, transform over b.
+    // With n = A·B, j = a·B + b and k = l + A·m: transforms over a, multiplies by twiddle factors, and transforms over
+    // b.
     let (a, b) = (root, n / root);
     let x = c.reshape(x, &[rows, a, b, parts])?;
     let x = c.transpose(x, &[0, 2, 1, 3])?;
@@ -174,13 +178,13 @@ fn transform(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> Nod
     c.slice(z, 1, 0, keep)
 }
 
-/// Returns e^(sign·2πi·j/n) for any j.
+/// Returns the real and imaginary part of e^(sign·2πi·j/n).
 fn unit(j: usize, n: usize, sign: f64) -> [f64; 2] {
     let (sin, cos) = (TAU * ((j % n) as f64 / n as f64)).sin_cos();
     [cos, sign * sin]
 }
 
-/// Returns the transform as a real matrix that acts on pairs.
+/// Returns the matrix of the transform, which maps pairs of reals to pairs of reals.
 fn matrix(n: usize, parts: usize, sign: f64, keep: usize) -> Vec<f64> {
     let row = |(j, part): (usize, usize)| {
         (0..keep).flat_map(move |k| {
@@ -191,7 +195,8 @@ fn matrix(n: usize, parts: usize, sign: f64, keep: usize) -> Vec<f64> {
     (0..n).flat_map(|j| (0..parts).map(move |part| (j, part))).flat_map(row).collect()
 }
 
-/// Multiplies each element of x [.. dims.. 2] by e^(sign·2πi·j/n). `angles` maps its place to (j, n).
+/// Multiplies each element of x [.. dims.. 2] by e^(sign·2πi·j/n). `angles` has the pair (j, n) of each element of
+/// `dims`.
 fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], angles: &[(usize, usize)], sign: f64) -> NodeResult {
     let dims = [dims, &[2]].concat();
     let factors: Vec<[f64; 2]> = angles.iter().map(|&(j, n)| unit(j, n, sign)).collect();
@@ -200,7 +205,7 @@ fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], angles: &[(usize,
     times(c, x, Tensor::from_f64(c.dtype(x), &dims, same), Tensor::from_f64(c.dtype(x), &dims, other))
 }
 
-/// Computes x·same + swap(x)·other, where `swap` exchanges real and imaginary parts.
+/// Computes x·same + swap(x)·other, where `swap` exchanges real and imaginary parts. This is a complex product.
 fn times(c: &mut NodeCall<'_, '_>, x: NodeId, same: Tensor, other: Tensor) -> NodeResult {
     let (same, other) = (c.constant(same)?, c.constant(other)?);
     let exchanged = c.slice_by(x, c.rank(x) - 1, 1, 2, -1)?;
@@ -208,8 +213,8 @@ fn times(c: &mut NodeCall<'_, '_>, x: NodeId, same: Tensor, other: Tensor) -> No
     c.apply("add", [straight, across])
 }
 
-/// Applies Bluestein's method: jk = (j² + k² − (k − j)²)/2. Multiply by the chirp of j, convolve with the conjugate
-/// chirp e^(−sign·2πi·j²/2n), and multiply by the chirp of k.
+/// Applies Bluestein's method, which follows from jk = (j² + k² − (k − j)²)/2. It multiplies element j by the chirp
+/// e^(sign·2πi·j²/2n), convolves with the conjugate chirp, and multiplies element k by the chirp of k.
 fn bluestein(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> NodeResult {
     let (n, dtype) = (c.dims(x)[1], c.dtype(x));
     let longer = (2 * n - 1).next_power_of_two();
@@ -235,7 +240,7 @@ fn bluestein(c: &mut NodeCall<'_, '_>, x: NodeId, sign: f64, keep: usize) -> Nod
     turned(c, scaled, &[keep], &(0..keep).map(square).collect::<Vec<_>>(), sign)
 }
 
-/// Returns the transform of known numbers, whose count is a power of two.
+/// Computes the forward transform of known numbers. Their count is a power of two.
 fn spectrum_of(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let n = x.len();
     if n == 1 {
@@ -251,8 +256,8 @@ fn spectrum_of(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     (0..n).map(of).collect()
 }
 
-/// Imports `STFT`: frames of a signal [batch n c] at a distance of `frame_step`, each multiplied by a window and
-/// transformed.
+/// Imports `STFT`. It splits a signal [batch n c] into frames, `frame_step` elements apart. Each frame is multiplied by
+/// the window and transformed.
 fn stft(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut x = c.input(0)?;
     if let [batch, n] = c.dims(x)[..] {
@@ -274,7 +279,7 @@ fn stft(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let keep = match c.int_or("onesided", 1)? {
         0 => size,
         _ if parts == 1 => size / 2 + 1,
-        _ => return Err("a onesided transform needs a real signal, and its signal is complex".into()),
+        _ => return Err("its `onesided` is 1, which needs a real signal, but its signal is complex".into()),
     };
     let attrs = [("axis", 1.into()), ("size", (size as i64).into()), ("stride", (step as i64).into())];
     let mut frames = c.op("window", &[x], &attrs)?;
@@ -287,7 +292,7 @@ fn stft(c: &mut NodeCall<'_, '_>) -> NodeResult {
     along(c, frames, false, keep)
 }
 
-/// Computes Σ aₖ·cos(2πjk/N), where N is the size, or the size − 1 if the window is symmetric.
+/// Computes the window Σ aₖ·cos(2πjk/N). N is the size of a periodic window, and the size − 1 of a symmetric one.
 fn window(c: &mut NodeCall<'_, '_>, cosines: &[f64]) -> NodeResult {
     let size = length_of(c.known_number(0)?)?;
     let dtype = c.dtype_attr("output_datatype")?.unwrap_or(DType::F32);
@@ -299,8 +304,8 @@ fn window(c: &mut NodeCall<'_, '_>, cosines: &[f64]) -> NodeResult {
     c.constant(Tensor::from_f64(dtype, &[size], (0..size).map(value)))
 }
 
-/// Returns triangular filters over the bins of a spectrum. Their centres are equidistant on the mel scale, 2595·log₁₀(1
-/// + f/700).
+/// Returns a matrix [bins bands] of triangular filters. Their centres are equidistant on the mel scale, 2595·log₁₀(1 +
+/// f/700).
 fn mel_weights(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (bands, length) = (length_of(c.known_number(0)?)?, length_of(c.known_number(1)?)?);
     let [rate, low, high] = [c.known_number(2)?, c.known_number(3)?, c.known_number(4)?];

@@ -1,4 +1,4 @@
-//! Values that depend on shapes only: constants, ranges, triangles, unit matrices.
+//! Ops whose result depends only on shapes and attributes: constants, ranges, triangles, unit matrices.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
@@ -38,7 +38,7 @@ fn constant(c: &mut NodeCall<'_, '_>) -> NodeResult {
 fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dims = c.known_dims(0)?;
     if let Some(dim) = dims.iter().find(|dim| dim.range().is_none_or(|(least, _)| least < 0)) {
-        return Err(format!("its shape has the extent {dim}, which is negative").into());
+        return Err(format!("its shape has the extent {dim}, which may be negative").into());
     }
     let value = match c.tensor_attr("value")? {
         Some(value) => c.scalar(value)?,
@@ -47,7 +47,7 @@ fn constant_of_shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.expand(value, &dims)
 }
 
-/// Returns start, start + delta, … up to, but excluding, limit.
+/// Returns the numbers start, start + delta, … before limit.
 fn range(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dtype = c.dtype(c.input(0)?);
     if let Some(range) = varying_range(c)? {
@@ -60,14 +60,16 @@ fn range(c: &mut NodeCall<'_, '_>) -> NodeResult {
     } else {
         steps(start.int(), limit.int(), delta.int())
     };
-    let count =
-        count.ok_or_else(|| format!("its range from {start} to {limit} with a step of {delta} is not supported"))?;
+    let count = count.ok_or_else(|| {
+        format!("its range from {start} to {limit} with a step of {delta} has more than {LONGEST} elements")
+    })?;
     let steps = c.iota(&[count], 0, dtype)?;
     let scaled = if delta == 1.0.into() { steps } else { c.with("mul", steps, delta)? };
     if start == 0.0.into() { Ok(scaled) } else { c.with("add", scaled, start) }
 }
 
-/// Returns a range of integers with a step of 1 whose bounds depend on run-time extents.
+/// Returns a range of integers with a step of 1 whose bounds depend on run-time extents. Returns `None` for other
+/// ranges.
 fn varying_range(c: &mut NodeCall<'_, '_>) -> Result<Option<NodeId>, NodeError> {
     let numbers: Option<Vec<Dim>> = (0..3).map(|at| c.lengths(c.input(at).ok()?)?.pop()).collect();
     let [start, limit, Dim::Known(1)] = &numbers.unwrap_or_default()[..] else { return Ok(None) };
@@ -83,11 +85,11 @@ fn varying_range(c: &mut NodeCall<'_, '_>) -> Result<Option<NodeId>, NodeError> 
     c.apply("add", [steps, first]).map(Some)
 }
 
-/// The longest range, beyond any axis of a real model.
+/// The largest number of elements of a range. It is far above any extent of a model.
 const LONGEST: u64 = 1_000_000_000_000;
 
-/// Returns the number of integers from `start` up to, but excluding, `limit`. `None` for a step of 0 and for more than
-/// `LONGEST` integers.
+/// Returns the number of integers start, start + delta, … before `limit`. Returns `None` if the step is 0, or if there
+/// are more than `LONGEST` integers.
 fn steps(start: i64, limit: i64, delta: i64) -> Option<usize> {
     let (far, step) = (i128::from(limit) - i128::from(start), i128::from(delta));
     if far == 0 || step != 0 && (far < 0) != (step < 0) {
@@ -100,12 +102,12 @@ fn steps(start: i64, limit: i64, delta: i64) -> Option<usize> {
     usize::try_from(count).ok().filter(|_| count < LONGEST.into())
 }
 
-/// Returns a matrix that is 1 where column − row is k, and 0 elsewhere.
+/// Returns a matrix that is 1 where column − row is `k`, and 0 elsewhere.
 fn eye_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (dims, dtype) = (c.dims(x), c.dtype_attr("dtype")?.unwrap_or(c.dtype(x)));
     if dims.len() != 2 {
-        return Err(format!("its unit matrix has {} axes; two are needed", dims.len()).into());
+        return Err(format!("its input has {} axes, but must have two", dims.len()).into());
     }
     let k = c.int_or("k", 0)?;
     let (row, column) = (c.iota(&dims, 0, DType::I64)?, c.iota(&dims, 1, DType::I64)?);
@@ -114,7 +116,8 @@ fn eye_like(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(hit, dtype)
 }
 
-/// Keeps the elements of each matrix on and above the k-th diagonal, or on and below it.
+/// Imports `Trilu`: keeps the elements of each matrix on one side of its k-th diagonal and on it, and replaces the rest
+/// by 0.
 fn triangle(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.shape(x);

@@ -1,6 +1,6 @@
-//! Sampling at computed coordinates. Along each spatial axis, some elements near the coordinate have weights. One
-//! gather reads the taps of all axes, and a weighted sum combines them. ONNX's reference implementation defines the
-//! modes (`onnx/reference/ops/op_grid_sample.py`).
+//! Samples images at computed coordinates. Along each spatial axis, the elements next to the coordinate are taps with
+//! weights. One gather reads the products of the taps of all axes, and a weighted sum combines them. ONNX's reference
+//! implementation defines the modes (`onnx/reference/ops/op_grid_sample.py`).
 
 use eutectic_ir::{DType, NodeId};
 
@@ -14,7 +14,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("GridSample", 16, grid_sample), one("AffineGrid", 20, affine_grid)];
 
-/// The interpolation.
+/// The interpolation between elements.
 #[derive(Clone, Copy)]
 enum GridInterpolation {
     Nearest,
@@ -23,7 +23,7 @@ enum GridInterpolation {
     Cubic,
 }
 
-/// The padding mode: the treatment of coordinates outside of the image.
+/// The treatment of coordinates outside of the image, `padding_mode`.
 #[derive(Clone, Copy, PartialEq)]
 enum Outside {
     Zeros,
@@ -35,24 +35,25 @@ enum Outside {
 struct GridSampling {
     kernel: GridInterpolation,
     padding: Outside,
-    /// Whether −1 and 1 are the centres of the outermost elements. Otherwise they are their outer edges.
+    /// Whether the coordinates −1 and 1 are the centres of the outermost elements. Otherwise they are the outer edges
+    /// of these elements.
     align: bool,
-    /// The element type in which coordinates are computed.
+    /// The element type of computed coordinates.
     number: DType,
 }
 
-/// The taps along one axis.
+/// The taps along one axis: the elements that a sample reads.
 struct Taps {
-    /// Their indices. All are in range.
+    /// The index of each tap. All are in range.
     ids: NodeId,
-    /// Their weights. `None` if there is one tap.
+    /// The weight of each tap, or `None` if there is only one tap.
     weights: Option<NodeId>,
-    /// Whether the tap is inside the image. `None` if taps outside are replaced by elements inside.
+    /// Whether each tap is inside of the image. `None` if `ids` has replaced taps outside of the image.
     inside: Option<NodeId>,
 }
 
-/// Computes the sampling grid [N D.. r] of affine maps [N r r+1] for a result [N C D..]. The last axis of the grid has
-/// the coordinates in reverse order of the axes D.
+/// Computes the sampling grid [N D.. r] of affine maps [N r r+1] for a result [N C D..]. On the last axis of the grid,
+/// coordinates have the reverse order of the axes D.
 fn affine_grid(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let theta = c.input(0)?;
     let size: Vec<usize> = c
@@ -73,7 +74,8 @@ fn affine_grid(c: &mut NodeCall<'_, '_>) -> NodeResult {
     for axis in (0..axes).rev() {
         let extent = space[axis];
         let number = c.iota(&[space, &[1]].concat(), axis, dtype)?;
-        // Coordinates run from −1 to 1, which are the centres or the outer edges of the outermost elements.
+        // Coordinates run from −1 to 1. These are the centres of the outermost elements if `align`, and otherwise their
+        // outer edges.
         let (step, first) = match align {
             true if extent > 1 => (2.0 / (extent as f64 - 1.0), -1.0),
             true => (0.0, 0.0),
@@ -92,8 +94,8 @@ fn affine_grid(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(grid, &[&[size[0]], space, &[axes]].concat())
 }
 
-/// Samples X [N C D..] at a grid [N E.. r]. The last axis of the grid has the coordinates in reverse order of the axes
-/// D.
+/// Samples X [N C D..] at a grid [N E.. r]. On the last axis of the grid, coordinates have the reverse order of the
+/// axes D.
 fn grid_sample(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, grid) = (c.input(0)?, c.input(1)?);
     let (dims, places) = (c.dims(x), c.dims(grid));
@@ -107,7 +109,8 @@ fn grid_sample(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let sampling = GridSampling::read(c, grid)?;
     let grid = c.cast(grid, sampling.number)?;
     let out = &places[..=axes];
-    // For each tap of each result: the flat index in [N D..], the weight, and whether it is inside the image.
+    // For each tap of each result: `at` is its flat index in [N D..], `weights` its weight, and `inside` whether it is
+    // in the image.
     let mut at = {
         let batch = c.iota(&[&[dims[0]], vec![1; 2 * axes].as_slice()].concat(), 0, DType::I64)?;
         c.with("mul", batch, dims[2..].iter().product::<usize>() as f64)?
@@ -150,7 +153,7 @@ fn grid_sample(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.transpose(result, &[&[0, axes + 1], (1..=axes).collect::<Vec<_>>().as_slice()].concat())
 }
 
-/// Combines two optional values. If one is absent, it returns the other.
+/// Combines two optional values by an op. Returns the present one if the other is `None`.
 fn join(c: &mut NodeCall<'_, '_>, op: &str, a: Option<NodeId>, b: Option<NodeId>) -> Result<Option<NodeId>, NodeError> {
     match (a, b) {
         (Some(a), Some(b)) => c.apply(op, [a, b]).map(Some),
@@ -159,7 +162,7 @@ fn join(c: &mut NodeCall<'_, '_>, op: &str, a: Option<NodeId>, b: Option<NodeId>
 }
 
 impl GridInterpolation {
-    /// Returns the offset of the first tap from the floor of the coordinate, and the number of taps.
+    /// Returns the offset of the first tap from the rounded-down coordinate, and the number of taps.
     fn taps(self) -> (i64, usize) {
         match self {
             GridInterpolation::Nearest => (0, 1),
@@ -187,13 +190,13 @@ impl GridSampling {
         Ok(GridSampling { kernel, padding, align: c.flag("align_corners")?, number })
     }
 
-    /// Returns the smallest and the largest coordinate of an axis.
+    /// Returns the smallest and the largest coordinate of the image along an axis, in units of elements.
     fn borders(&self, extent: usize) -> [f64; 2] {
         if self.align { [0.0, extent as f64 - 1.0] } else { [-0.5, extent as f64 - 0.5] }
     }
 
-    /// Returns the taps for coordinates between −1 and 1. The taps are on axis `axis` of the innermost axes, which have
-    /// this `shape`.
+    /// Returns the taps for coordinates `place` between −1 and 1. Taps are along axis `axis` of the innermost axes
+    /// `shape` of the result.
     fn taps(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -236,7 +239,8 @@ impl GridSampling {
         };
         let (not_before, not_behind) = (c.with("ge", at, 0.0)?, c.with("le", at, last)?);
         let inside = c.apply("and", [not_before, not_behind])?;
-        // Border and reflection give an element up to rounding. A NaN coordinate reads element 0.
+        // Border and reflection give an element of the image, except for rounding errors. A NaN coordinate reads
+        // element 0.
         let elsewhere = match self.padding {
             Outside::Zeros => c.number(0.0, at)?,
             _ => {
@@ -253,14 +257,14 @@ impl GridSampling {
         Ok(Taps { ids, weights, inside: (self.padding == Outside::Zeros).then_some(inside) })
     }
 
-    /// Maps a coordinate outside of the image to the edge or to its reflection.
+    /// Maps a coordinate outside of the image to the edge, or reflects it into the image.
     fn moved(&self, c: &mut NodeCall<'_, '_>, at: NodeId, extent: usize) -> NodeResult {
         let [low, high] = self.borders(extent);
         let width = high - low;
         if self.padding != Outside::Reflection || width == 0.0 {
             return c.op("clamp", &[at], &[("min", 0.0.into()), ("max", (extent as f64 - 1.0).into())]);
         }
-        // Reflection is a triangular wave with a period of twice the width.
+        // Reflection at both edges is a triangular wave. Its period is twice the width.
         let from = c.with("sub", at, low)?;
         let periods = c.with("div", from, 2.0 * width)?;
         let whole = c.apply("floor", [periods])?;
@@ -273,14 +277,14 @@ impl GridSampling {
     }
 }
 
-/// Returns the weight of a tap at this distance.
+/// Returns the weight of a tap at a distance from the coordinate, in units of elements.
 fn weight(c: &mut NodeCall<'_, '_>, kernel: GridInterpolation, distance: NodeId) -> NodeResult {
     if let GridInterpolation::Linear = kernel {
         let one = c.number(1.0, distance)?;
         return c.apply("sub", [one, distance]);
     }
     let a = -0.75;
-    // Horner's scheme, starting at the highest power.
+    // Evaluates a polynomial by Horner's scheme. Coefficients start at the highest power.
     let mut polynomial = |coefficients: [f64; 4]| {
         let mut value = c.number(coefficients[0], distance)?;
         for k in &coefficients[1..] {

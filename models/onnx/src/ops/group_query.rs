@@ -1,5 +1,5 @@
-//! `com.microsoft.GroupQueryAttention`, the attention of exported language models. It is causal, and has a cache and
-//! rotary positions. ONNX Runtime's document `ContribOperators.md` defines it.
+//! `com.microsoft.GroupQueryAttention`, the causal attention of exported language models. It includes a cache and
+//! rotary embeddings. ONNX Runtime defines it in `ContribOperators.md`.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -14,19 +14,22 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[many("GroupQueryAttention", 1, attention)];
 
-/// The inputs that are not supported, by index.
+/// The index and the name of each input that is not supported.
 const REFUSED: [(usize, &str); 3] = [(11, "head_sink"), (12, "k_scale"), (13, "v_scale")];
 
-/// Returns the result [B S H·D], and the keys and values [B G L D] that start with those of the past.
+/// Imports `GroupQueryAttention`. The outputs are the result [B S H·D], and the keys and values [B G L D] with those of
+/// the past first.
 fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     if let Some((_, name)) = REFUSED.iter().find(|(at, _)| c.optional(*at).is_some()) {
         return Err(format!("its input `{name}` is not supported").into());
     }
     if c.flag("smooth_softmax")? || c.flag("qk_output")? {
-        return Err("smooth_softmax and qk_output are not supported".into());
+        return Err("its `smooth_softmax` or `qk_output` is set, which is not supported".into());
     }
     let [mut q, mut k, mut v] = projections(c)?;
-    let [_, _, rows, depth] = c.dims(q)[..] else { return Err("its queries are not split into heads".into()) };
+    let [_, _, rows, depth] = c.dims(q)[..] else {
+        return Err("its queries do not have four axes after the split into heads".into());
+    };
     let past = c.optional(3).map_or(0, |past| c.dims(past).get(2).copied().unwrap_or(0));
     let total = past + rows;
     q = whole_cache(c, q, past, total)?;
@@ -66,7 +69,7 @@ fn attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![c.reshape(y, &[batch, rows, heads * width])?, k, v])
 }
 
-/// Returns queries, keys and values in heads. They are three inputs, or concatenated in one.
+/// Returns queries, keys and values, split into heads. They are three inputs of the node, or one input that joins them.
 fn projections(c: &mut NodeCall<'_, '_>) -> Result<[NodeId; 3], NodeError> {
     let first = c.input(0)?;
     let parts = match (c.optional(1), c.optional(2)) {
@@ -74,12 +77,14 @@ fn projections(c: &mut NodeCall<'_, '_>) -> Result<[NodeId; 3], NodeError> {
         (None, None) => {
             let count = |name: &str| {
                 let count = c.int(name)?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
-                count.ok_or_else(|| NodeError(format!("it has no `{name}`")))
+                count.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")))
             };
             let (of_queries, of_keys) = (count("num_heads")?, count("kv_num_heads")?);
             let (width, all) = (c.dims(first).last().copied().unwrap_or(0), of_queries + 2 * of_keys);
             if c.rank(first) != 3 || width % all != 0 {
-                return Err(format!("an input of extents {:?} is not divisible into {all} heads", c.dims(first)).into());
+                return Err(
+                    format!("its input of extents {:?} cannot be divided into {all} heads", c.dims(first)).into()
+                );
             }
             let depth = width / all;
             let queries = c.slice(first, 2, 0, of_queries * depth)?;
@@ -92,13 +97,13 @@ fn projections(c: &mut NodeCall<'_, '_>) -> Result<[NodeId; 3], NodeError> {
     Ok([heads(c, parts[0], "num_heads")?, heads(c, parts[1], "kv_num_heads")?, heads(c, parts[2], "kv_num_heads")?])
 }
 
-/// Returns x after a check that `seqlens_k` counts all rows of the past, for each sequence. In a prompt there is no
-/// past. Its padding tokens come last, where no other token sees them.
+/// Adds a check that each sequence uses all rows of the past, as its `seqlens_k` says. Returns x with that check. A
+/// prompt has no past; its padding tokens come last, where no other token attends to them.
 fn whole_cache(c: &mut NodeCall<'_, '_>, x: NodeId, past: usize, total: usize) -> NodeResult {
     let given = c.known_int(6)?;
     if usize::try_from(given) != Ok(total) {
         let problem = format!(
-            "its past has {past} tokens and total_sequence_length is {given}; it must be {total}, the sum of past and new tokens"
+            "its total_sequence_length is {given}, but must be {total}, the sum of {past} past tokens and the new ones"
         );
         return Err(problem.into());
     }
@@ -112,11 +117,11 @@ fn whole_cache(c: &mut NodeCall<'_, '_>, x: NodeId, past: usize, total: usize) -
     let any = c.reduce("reduce-max", other, &axes)?;
     let any = c.scalar(any)?;
     let any = c.with("ne", any, 0)?;
-    c.fail_if(any, x, "seqlens_k says that a text is shorter than the past")
+    c.fail_if(any, x, "its `seqlens_k` gives a sequence fewer tokens than its past and the new tokens have")
 }
 
-/// Returns the mask of visible keys: those up to the query's own position, and only the last ones if there is a window.
-/// `None` if every query sees all keys.
+/// Returns the mask of visible keys: those up to the query's position, and only the last ones of them if there is a
+/// window. Returns `None` if every query attends to all keys.
 fn visible(c: &mut NodeCall<'_, '_>, rows: usize, past: usize) -> Result<Option<NodeId>, NodeError> {
     let window = c.int_or("local_window_size", -1)?;
     if rows == 1 && (window < 0 || window as usize > past) {

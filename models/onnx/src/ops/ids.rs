@@ -1,4 +1,4 @@
-//! Ids of nodes. Known ids are checked during the import. Others are checked in each run.
+//! Ids that nodes read or write by. The import checks known ids, and each run checks the others.
 
 use eutectic_ir::{
     NodeId,
@@ -10,12 +10,12 @@ use super::super::{
     error::NodeError,
 };
 
-/// Normalizes and checks ids along an axis. Negative ids count from its end.
+/// Replaces negative ids, which count from the end of an axis, and checks all ids.
 pub(super) fn named(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     checked(c, ids, Ids { extent: extent as i64, from_end: true })
 }
 
-/// Normalizes and checks ids against the legal range.
+/// Replaces negative ids if they are legal, and checks all ids.
 pub(super) fn checked(c: &mut NodeCall<'_, '_>, ids: NodeId, legal: Ids) -> NodeResult {
     known_in_range(c, ids, &[legal])?;
     match c.value(ids) {
@@ -24,7 +24,7 @@ pub(super) fn checked(c: &mut NodeCall<'_, '_>, ids: NodeId, legal: Ids) -> Node
     }
 }
 
-/// Checks known ids. Their last axis has one coordinate for each indexed axis.
+/// Checks ids if they are known. The last axis of `ids` has a coordinate for each element of `legal`.
 pub(super) fn known_in_range(c: &NodeCall<'_, '_>, ids: NodeId, legal: &[Ids]) -> Result<(), NodeError> {
     let Some(known) = c.value(ids) else { return Ok(()) };
     let dims = known.dims().to_vec();
@@ -34,7 +34,8 @@ pub(super) fn known_in_range(c: &NodeCall<'_, '_>, ids: NodeId, legal: &[Ids]) -
     known.to_i64().iter().zip(legal.iter().cycle()).enumerate().find_map(wrong).map_or(Ok(()), Err)
 }
 
-/// Describes an id that is out of range, by its index in the tensor of ids, which has these extents.
+/// Describes an id that is out of range. `number` is its flat index in the tensor of ids, and `dims` are the extents of
+/// that tensor.
 pub(super) fn out_of_range(problem: OutOfRange, mut number: usize, dims: &[usize]) -> NodeError {
     let mut at = vec![0; dims.len()];
     for (at, &extent) in at.iter_mut().zip(dims).rev() {

@@ -1,4 +1,4 @@
-//! Reads by index, and ops whose results are indices or depend on them: gather, arg-max, one-hot.
+//! Ops that read by index, or return indices: gather, arg-max, one-hot.
 
 use eutectic_ir::{DType, Dim, NodeId, ops::Ids};
 
@@ -41,7 +41,7 @@ fn gather(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.op("gather", &[table, named], &[("axis", (axis as i64).into())])
 }
 
-/// Gathers along an axis whose extent is known only at run time.
+/// Gathers along an axis whose extent is a run-time extent.
 fn gather_along(c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId, axis: usize) -> NodeResult {
     let along = ("axis", (axis as i64).into());
     let extent = c.shape(table)[axis].clone();
@@ -62,20 +62,20 @@ fn gather_along(c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId, axis: usiz
     c.op("gather", &[table, ids], &[along])
 }
 
-/// Replaces negative ids by ids from the start. Ids may be out of range.
+/// Replaces negative ids, which count from the end of an axis. Does not check ids.
 fn from_start(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     let negative = c.with("lt", ids, 0.0)?;
     let shifted = c.with("add", ids, extent as f64)?;
     c.apply("where", [negative, shifted, ids])
 }
 
-/// Returns the element type for indices of an axis: `i32` if it suffices, because vectors then have twice as many
-/// lanes.
+/// Returns the element type for indices of an axis: `i32` if it can represent them, because a vector register has twice
+/// as many lanes for it as for `i64`.
 pub(super) fn counter(extent: usize) -> DType {
     if i32::try_from(extent).is_ok() { DType::I32 } else { DType::I64 }
 }
 
-/// Casts ids to [`counter`] and clamps those that are out of range to −1 or the extent.
+/// Casts ids to the type of [`counter`]. Ids below the range become −1, and ids above it become the extent.
 pub(super) fn counted(c: &mut NodeCall<'_, '_>, ids: NodeId, extent: usize) -> NodeResult {
     let ids = c.with("max", ids, -1.0)?;
     let ids = c.with("min", ids, extent as f64)?;
@@ -90,7 +90,8 @@ fn gather_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     elements_at(c, x, ids, axis)
 }
 
-/// Computes out[.. i ..] = x[.. ids[.. i ..] ..] as one gather by row-major index.
+/// Computes out[.. i ..] = x[.. ids[.. i ..] ..], where i is the index along `axis`. One gather reads by row-major
+/// index.
 pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis: usize) -> NodeResult {
     let (dims, wanted) = (c.dims(x), c.shape(ids));
     let mut at = c.full(0.0, DType::I64, &wanted)?;
@@ -105,7 +106,7 @@ pub(super) fn elements_at(c: &mut NodeCall<'_, '_>, x: NodeId, ids: NodeId, axis
     c.op("gather", &[flat, at], &[("axis", 0.into())])
 }
 
-/// Reverses the start of each sequence. Each has its own length.
+/// Reverses the first elements of each sequence. The number of these elements is an input for each sequence.
 fn reverse_sequence(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, lengths) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
@@ -141,8 +142,8 @@ fn gather_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.op("gather", &[rows, at], &[("axis", 0.into())])
 }
 
-/// Interprets the last axis of ids as coordinates along the axes that follow the batch axes. Returns the data as a
-/// table of rows, and a row number for each id.
+/// Interprets the last axis of ids as coordinates along the axes after the batch axes. Returns the data as a table of
+/// rows, and the row number of each id.
 pub(super) fn rows_at(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -150,10 +151,11 @@ pub(super) fn rows_at(
     batch: i64,
 ) -> Result<(NodeId, NodeId), NodeError> {
     let (dims, wanted) = (c.dims(x), c.shape(ids));
-    let batch = usize::try_from(batch)
-        .ok()
-        .filter(|&b| b < wanted.len())
-        .ok_or_else(|| NodeError(format!("its batch_dims is {batch}, more than the axes of ids or data")))?;
+    let batch = usize::try_from(batch).ok().filter(|&b| b < wanted.len()).ok_or_else(|| {
+        NodeError(format!(
+            "its batch_dims is {batch}, but must be less than the numbers of axes of its ids and its data"
+        ))
+    })?;
     let (depth, outer) = (c.fix(&wanted[wanted.len() - 1]), &wanted[..wanted.len() - 1]);
     if batch + depth > dims.len() {
         return Err(format!(
@@ -184,15 +186,15 @@ pub(super) fn rows_at(
     Ok((rows, at))
 }
 
-/// Returns the index of the first, or the last, element that is equal to the extremum of its row. As in NumPy, NaN
-/// counts as the extremum. The axis is kept with an extent of 1.
+/// Returns the index of the first or the last element of a row that is equal to the row's extremum. A NaN counts as the
+/// extremum, as in NumPy. The axis stays, with extent 1.
 pub(super) fn place_of(c: &mut NodeCall<'_, '_>, x: NodeId, how: &str, axis: usize, last: bool) -> NodeResult {
     let (dims, extent) = (c.shape(x), c.extent(x, axis));
     let extremum = c.reduce(how, x, &[axis])?;
     let mut found = c.apply("eq", [x, extremum])?;
     if c.dtype(x).is_float() {
-        // The extremum of a row with NaN is NaN, which equals nothing. So `is-nan` finds the element in these rows, and
-        // `eq` in the others.
+        // The extremum of a row with NaN is NaN, which is equal to nothing. In such a row, `is-nan` finds the element
+        // instead of `eq`.
         let is_nan = c.apply("is-nan", [x])?;
         found = c.apply("or", [found, is_nan])?;
     }
@@ -208,7 +210,7 @@ fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
     let mut dims = c.shape(x);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
     if dims[axis] == Dim::Known(0) {
-        return Err(format!("axis {axis} has no elements, so there is no extremum").into());
+        return Err(format!("its axis {axis} has no elements, so there is no extremum").into());
     }
     let place = place_of(c, x, how, axis, c.flag("select_last_index")?)?;
     let place = c.cast(place, DType::I64)?;
@@ -219,8 +221,8 @@ fn extremum(c: &mut NodeCall<'_, '_>, how: &str) -> NodeResult {
     Ok(place)
 }
 
-/// Returns 1 at the first of the largest elements of a row, and 0 elsewhere. Before opset 13, a row consists of all
-/// axes from `axis` on.
+/// Returns 1 at the first of a row's largest elements, and 0 elsewhere. Before opset 13, a row consists of `axis` and
+/// all axes after it.
 fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
     super::norm::over_rows(c, rest, |c, x, axis| {
         let place = place_of(c, x, "reduce-max", axis, false)?;
@@ -231,12 +233,13 @@ fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
     })
 }
 
-/// Imports `OneHot`. `values` has the numbers for off and on. An id outside of the depth gives off everywhere.
+/// Imports `OneHot`. `values` has the numbers for off and on. An id that is out of range for the depth gives a row of
+/// off.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ids, values) = (c.input(0)?, c.input(2)?);
     let depth = c.known_int(1)?;
     if !(0..1_000_000_000).contains(&depth) {
-        return Err(format!("its depth is {depth}; it must be from 0 to 999999999").into());
+        return Err(format!("its depth is {depth}, but must be from 0 to 999999999").into());
     }
     let mut dims = c.shape(ids);
     let axis = c.axis(c.int_or("axis", -1)?, dims.len() + 1)?;

@@ -1,7 +1,7 @@
-//! Products and convolutions of 8-bit integers with zero points, and quantization of their results.
+//! Matrix products and convolutions of 8-bit integers with zero points, and the quantization of their results.
 //!
-//! Products are computed in floats. They are exact if no partial sum can reach the first integer that the element type
-//! cannot represent. The bounds of the operands decide between `f32` and `f64`.
+//! Kernels compute these products in floats. They are exact as long as each partial sum is an integer that the element
+//! type represents exactly. The bounds of the operands decide between `f32` and `f64`.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
@@ -31,14 +31,14 @@ pub(super) const OPS: &[OpRow] = &[
     many("DynamicQuantizeLinear", 11, dynamic_quantize),
 ];
 
-/// The element types, each with the first integer whose successor it cannot represent.
+/// Float types, each with the limit up to which it represents all integers.
 const EXACT: [(DType, u64); 2] = [(DType::F32, 1 << 24), (DType::F64, 1 << 53)];
 
-/// The safety factor for `f32` convolutions. Winograd's algorithm may compute one from nine sums of quarters, each as
-/// large as the result.
+/// The factor for the bound of convolutions in `f32`. Winograd's algorithm may compute a result from nine sums of
+/// quarters, and each sum may be as large as the result.
 const OF_WINDOWS: u64 = 4 * 9;
 
-/// Integers with their zero point.
+/// Integers, and the zero point that is subtracted from them.
 pub(super) struct Quantized {
     pub value: NodeId,
     pub zero: Option<NodeId>,
@@ -49,13 +49,16 @@ impl Quantized {
         let (value, zero) = (c.input(at)?, zero.and_then(|at| c.optional(at)));
         for x in [Some(value), zero].into_iter().flatten() {
             if !matches!(c.dtype(x), DType::I8 | DType::U8) {
-                return Err(format!("its operand {at} has {} elements; i8 and u8 are supported", c.dtype(x)).into());
+                return Err(
+                    format!("its operand {at} has elements of type {}; i8 and u8 are supported", c.dtype(x)).into()
+                );
             }
         }
         Ok(Quantized { value, zero })
     }
 
-    /// Returns a bound of |element| + |zero point|. Kernels may subtract the zero point before or after a product.
+    /// Returns an upper bound of |element| + |zero point|. The sum counts because kernels may subtract the zero point
+    /// after the product.
     fn bound(&self, c: &NodeCall<'_, '_>) -> u64 {
         let of = |x: NodeId| if c.dtype(x) == DType::U8 { 255 } else { 128 };
         let known = |zero: NodeId| {
@@ -73,14 +76,15 @@ impl Quantized {
         c.apply("sub", [x, zero])
     }
 
-    /// Reshapes a zero point of several elements to `dims`.
+    /// Reshapes the zero point to `dims` if it has several elements.
     fn zero_as(mut self, c: &mut NodeCall<'_, '_>, dims: &[Dim]) -> Result<Quantized, NodeError> {
         self.zero = self.zero.map(|zero| along(c, zero, dims)).transpose()?;
         Ok(self)
     }
 }
 
-/// Reshapes one number to a scalar, and one number for each place of an axis to `dims`.
+/// Reshapes a vector of scales or zero points: one number becomes a scalar, and one number for each place of an axis
+/// gets the shape `dims`.
 pub(super) fn along(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[Dim]) -> NodeResult {
     match c.dims(x)[..] {
         [] | [1] => c.scalar(x),
@@ -95,18 +99,18 @@ fn exact(c: &NodeCall<'_, '_>, operands: [&Quantized; 2], count: usize) -> Resul
     let term = operands.map(|x| x.bound(c)).into_iter().product::<u64>();
     let most = term.saturating_mul(count as u64);
     let fits = EXACT.into_iter().find(|(_, first)| most < *first);
-    fits.map(|(dtype, _)| dtype).ok_or_else(|| NodeError(format!("sums of {count} products are not exact in f64")))
+    fits.map(|(dtype, _)| dtype).ok_or_else(|| NodeError(format!("its sums of {count} products are not exact in f64")))
 }
 
-/// Rounds a sum of products to `i32`. The sum is exact in any order. If rules reassociate it with scales, its error is
-/// far below ½.
+/// Rounds a sum of products to `i32`. The sum is an exact integer in any order of its terms. If rules move scales into
+/// it, its error is far below ½, which rounding removes.
 fn whole(c: &mut NodeCall<'_, '_>, sum: NodeId) -> NodeResult {
     let sum = c.apply("round", [sum])?;
     c.cast(sum, DType::I32)
 }
 
-/// Multiplies matrices. A zero point is one number, or one for each row of the first operand or each column of the
-/// second.
+/// Multiplies matrices. A zero point is one number, or a number for each row of the first operand, or for each column
+/// of the second operand.
 pub(super) fn product(c: &mut NodeCall<'_, '_>, [a, b]: [Quantized; 2]) -> NodeResult {
     let depth = c.shape(a.value).last().map_or(0, |last| c.fix(last));
     let (rows, columns) = (rows(c, a.value), columns(c, b.value));
@@ -117,7 +121,7 @@ pub(super) fn product(c: &mut NodeCall<'_, '_>, [a, b]: [Quantized; 2]) -> NodeR
     whole(c, sum)
 }
 
-/// Returns the shape of one number for each row of a matrix, for broadcasting.
+/// Returns the shape in which one number for each row of a matrix broadcasts to the matrix.
 fn rows(c: &NodeCall<'_, '_>, x: NodeId) -> [Dim; 2] {
     let one = Dim::Known(1);
     match &c.shape(x)[..] {
@@ -126,13 +130,13 @@ fn rows(c: &NodeCall<'_, '_>, x: NodeId) -> [Dim; 2] {
     }
 }
 
-/// Returns the shape of one number for each column of a matrix, for broadcasting.
+/// Returns the shape in which one number for each column of a matrix broadcasts to the matrix.
 fn columns(c: &NodeCall<'_, '_>, x: NodeId) -> [Dim; 1] {
     [c.shape(x).pop().unwrap_or(Dim::Known(1))]
 }
 
-/// Computes a convolution. The zero point of the weights is one number, or one for each output channel. Padding has the
-/// value of the zero point.
+/// Computes a convolution. The zero point of the weights is one number, or a number for each output channel. Padding
+/// has the value of the input's zero point, so it counts as 0.
 fn convolution(c: &mut NodeCall<'_, '_>, [x, w]: [Quantized; 2]) -> NodeResult {
     let dims = c.dims(w.value);
     let w = w.zero_as(c, &channels(&dims))?;
@@ -143,7 +147,7 @@ fn convolution(c: &mut NodeCall<'_, '_>, [x, w]: [Quantized; 2]) -> NodeResult {
     whole(c, sum)
 }
 
-/// Returns the shape of one number for each output channel of these weights, for broadcasting.
+/// Returns the shape in which one number for each output channel broadcasts to the weights.
 fn channels(weights: &[usize]) -> Vec<Dim> {
     weights.iter().enumerate().map(|(axis, &n)| Dim::from(if axis == 0 { n } else { 1 })).collect()
 }
@@ -160,8 +164,8 @@ fn qlinear_matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     requantized(c, sum, scales, zero)
 }
 
-/// Imports `QLinearConv`. The inputs are x, the weights and the parameters of the result, each with a scale and a zero
-/// point, and a bias that is added to the sums.
+/// Imports `QLinearConv`. The inputs are x, the weights and the result's parameters, each with a scale and a zero
+/// point. An optional bias is added to the integer sums.
 fn qlinear_conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
     let dims = c.dims(operands[1].value);
@@ -179,7 +183,8 @@ fn qlinear_conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     requantized(c, sum, scales, zero)
 }
 
-/// Returns the scales of both operands and of the result, each in a shape that broadcasts to the result.
+/// Returns the scales of both operands and of the result. `shapes` are the shapes in which they broadcast to the
+/// result.
 fn scales(c: &mut NodeCall<'_, '_>, at: [usize; 3], shapes: &[Vec<Dim>; 3]) -> Result<[NodeId; 3], NodeError> {
     let mut scale = |at: usize, dims: &[Dim]| {
         let scale = c.input(at)?;
@@ -188,7 +193,8 @@ fn scales(c: &mut NodeCall<'_, '_>, at: [usize; 3], shapes: &[Vec<Dim>; 3]) -> R
     Ok([scale(at[0], &shapes[0])?, scale(at[1], &shapes[1])?, scale(at[2], &shapes[2])?])
 }
 
-/// Multiplies sums by both scales, divides by the scale of the result, rounds, and adds the zero point.
+/// Converts integer sums to the quantised result: multiplies by the scales of both operands, divides by that of the
+/// result, rounds, and adds the zero point.
 pub(super) fn requantized(
     c: &mut NodeCall<'_, '_>,
     sum: NodeId,
@@ -210,17 +216,17 @@ fn dynamic_quantize(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(by_range(c, x, Ranges::Tensor)?.into())
 }
 
-/// The elements that share a scale and a zero point.
+/// The group of elements that share a scale and a zero point.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Ranges {
     /// All elements.
     Tensor,
-    /// The elements of a row. The result for a row then does not depend on other rows.
+    /// The elements of one row. So the result for a row does not depend on other rows.
     Row,
 }
 
-/// Quantizes x to `u8`. Scale and zero point map 0 and all elements to 0..=255. As in ONNX Runtime, the scale is 1 if
-/// all elements are 0.
+/// Quantizes x to `u8`. The scale and the zero point map 0 and all elements to the range from 0 to 255. The scale is 1
+/// if all elements are 0, as in ONNX Runtime.
 fn by_range(c: &mut NodeCall<'_, '_>, x: NodeId, ranges: Ranges) -> Result<[NodeId; 3], NodeError> {
     let rank = c.rank(x);
     let axes: Vec<usize> = (if ranges == Ranges::Row { rank.saturating_sub(1)..rank } else { 0..rank }).collect();
@@ -246,8 +252,8 @@ fn by_range(c: &mut NodeCall<'_, '_>, x: NodeId, ranges: Ranges) -> Result<[Node
     Ok([saturated(c, number, Some(zero), DType::U8)?, scale, zero])
 }
 
-/// Multiplies real rows by a quantised matrix. The rows are quantised by their ranges. The matrix has one scale, or one
-/// for each column.
+/// Multiplies rows of floats by a quantised matrix. The rows are quantised first, with scales from their ranges. The
+/// matrix has one scale, or one for each column.
 pub(super) fn dynamic_product(
     c: &mut NodeCall<'_, '_>,
     (x, ranges): (NodeId, Ranges),

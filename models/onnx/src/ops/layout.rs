@@ -1,4 +1,4 @@
-//! Ops on shapes: reshape, transpose, tile, concatenate.
+//! Ops that change shapes: reshape, transpose, tile, concatenate.
 
 use eutectic_ir::{Dim, NodeId};
 
@@ -25,30 +25,30 @@ pub(super) const OPS: &[OpRow] = &[
     one("SpaceToDepth", 1, space_to_depth),
 ];
 
-/// Imports `Reshape`. An extent of 0 copies that of the input unless `allowzero` is set. −1 is inferred.
+/// Imports `Reshape`. An extent of 0 copies the input's extent unless `allowzero` is set. An extent of −1 is inferred
+/// from the others.
 fn reshape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, wanted) = (c.input(0)?, c.known_dims(1)?);
     let dims = c.shape(x);
     let copies = !c.flag("allowzero")?;
     let extent = |(axis, n): (usize, &Dim)| match n {
-        Dim::Known(0) if copies => dims
-            .get(axis)
-            .map(|n| Some(n.clone()))
-            .ok_or_else(|| NodeError(format!("its shape copies axis {axis}, which the input does not have"))),
+        Dim::Known(0) if copies => dims.get(axis).map(|n| Some(n.clone())).ok_or_else(|| {
+            NodeError(format!("its shape has the extent 0 for axis {axis}, which the input does not have"))
+        }),
         Dim::Known(-1) => Ok(None),
         n => extent(n).map(Some),
     };
     let extents: Vec<Option<Dim>> = wanted.iter().enumerate().map(extent).collect::<Result<_, _>>()?;
     let open = extents.iter().filter(|n| n.is_none()).count();
     if open > 1 {
-        return Err(format!("more than one extent of its shape {wanted:?} is -1").into());
+        return Err(format!("its shape {wanted:?} has more than one extent of -1").into());
     }
     let rest = if open == 1 { left_over(&dims, extents.iter().flatten())? } else { Dim::Known(0) };
     let dims: Vec<Dim> = extents.into_iter().map(|n| n.unwrap_or_else(|| rest.clone())).collect();
     c.reshape(x, &dims)
 }
 
-/// Checks an integer that a file gives as an extent.
+/// Checks that an integer of the file cannot be negative, and returns it as an extent.
 fn extent(n: &Dim) -> Result<Dim, NodeError> {
     match n.range() {
         Some((least, _)) if least >= 0 => Ok(n.clone()),
@@ -56,8 +56,8 @@ fn extent(n: &Dim) -> Result<Dim, NodeError> {
     }
 }
 
-/// Returns the extent that −1 stands for: the element count of `dims` divided by the other extents. Symbolic extents on
-/// both sides cancel.
+/// Returns the extent that −1 stands for: the number of elements of `dims` divided by the extents `others`. Symbols
+/// that occur in both cancel.
 fn left_over<'a>(dims: &[Dim], others: impl Iterator<Item = &'a Dim>) -> Result<Dim, NodeError> {
     let mut dims = dims.to_vec();
     let mut divisor = Dim::Known(1);
@@ -72,15 +72,15 @@ fn left_over<'a>(dims: &[Dim], others: impl Iterator<Item = &'a Dim>) -> Result<
         (Some(count), Some(divisor)) => Ok(Dim::Known(count.checked_div(divisor).unwrap_or(0))),
         _ => count
             .checked_div(&divisor)
-            .ok_or_else(|| NodeError(format!("its {count} elements are not divisible by {divisor}"))),
+            .ok_or_else(|| NodeError(format!("its {count} elements cannot be divided into {divisor}"))),
     }
 }
 
-/// Imports `Flatten`: the axes before `axis` become one, and so do the others.
+/// Imports `Flatten`: merges the axes before `axis`, and merges `axis` and the axes after it.
 fn flatten(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let dims = c.shape(x);
-    // The axis may equal the rank.
+    // Here, `axis` may also be equal to the rank.
     let axis = match c.int_or("axis", 1)? {
         axis if axis == dims.len() as i64 => dims.len(),
         axis => c.axis(axis, dims.len())?,
@@ -88,7 +88,7 @@ fn flatten(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(x, &[&dims[..axis], &dims[axis..]].map(count))
 }
 
-/// Returns the number of elements.
+/// Returns the number of elements of a shape.
 pub(super) fn count(dims: &[Dim]) -> Dim {
     dims.iter().fold(Dim::Known(1), |n, dim| &n * dim)
 }
@@ -102,7 +102,9 @@ fn squeeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
         None => (0..dims.len()).filter(|&a| dims[a] == one).collect(),
     };
     if let Some(axis) = gone.iter().find(|&&a| dims[a] != one) {
-        return Err(format!("axis {axis} has the extent {}, not 1", dims[*axis]).into());
+        return Err(
+            format!("its axis {axis} has the extent {}, but only an extent of 1 can be removed", dims[*axis]).into()
+        );
     }
     let kept: Vec<Dim> = (0..dims.len()).filter(|a| !gone.contains(a)).map(|a| dims[a].clone()).collect();
     c.reshape(x, &kept)
@@ -110,7 +112,7 @@ fn squeeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 fn unsqueeze(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let axes = c.list("axes", 1)?.ok_or("it does not state its axes")?;
+    let axes = c.list("axes", 1)?.ok_or("its `axes` are missing")?;
     let mut extents = c.shape(x).into_iter();
     let rank = extents.len() + axes.len();
     let new: Vec<usize> = axes.into_iter().map(|a| c.axis(a, rank)).collect::<Result<_, _>>()?;
@@ -132,7 +134,7 @@ fn transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.transpose(x, &perm)
 }
 
-/// Imports `Expand`, which broadcasts in both directions: a requested extent of 1 keeps that of the input.
+/// Imports `Expand`. It broadcasts in both directions, so a requested extent of 1 keeps the input's extent.
 fn expand(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let wanted: Vec<Dim> = c.known_dims(1)?.iter().map(extent).collect::<Result<_, _>>()?;
@@ -140,13 +142,14 @@ fn expand(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.expand(x, &dims)
 }
 
-/// The largest repetition count of an axis whose extent is known only at run time.
+/// The largest number of copies of an axis with a run-time extent.
 const MOST_COPIES: i64 = 64;
 
-/// The largest number of axes that backends support in a kernel.
+/// The largest number of axes that a kernel of any backend supports.
 const WALKED: usize = 8;
 
-/// Returns the number of axes of a repetition after merging axes that are not repeated into their predecessors.
+/// Returns the number of axes that a kernel needs for a repetition. An axis without repetition merges with the axis
+/// before it.
 fn walked(dims: &[Dim], times: &[Dim]) -> usize {
     let one = Dim::Known(1);
     let (mut count, mut is_separate) = (0, true);
@@ -158,7 +161,7 @@ fn walked(dims: &[Dim], times: &[Dim]) -> usize {
     count
 }
 
-/// Splits a repetition into steps from the last axis on. Each has at most [`WALKED`] axes.
+/// Splits a repetition into steps, the last axes first. A kernel for one step needs at most [`WALKED`] axes.
 fn steps(dims: &[Dim], times: &[Dim]) -> Vec<Vec<Dim>> {
     let (mut dims, mut step) = (dims.to_vec(), vec![Dim::Known(1); dims.len()]);
     let mut steps = Vec::new();
@@ -176,15 +179,15 @@ fn steps(dims: &[Dim], times: &[Dim]) -> Vec<Vec<Dim>> {
     steps
 }
 
-/// Imports `Tile`. A new axis of extent 1 in front of each axis is broadcast to its repetitions. If that takes more
-/// axes than kernels support, it is done in several steps.
+/// Imports `Tile`. Before each axis, a new axis of extent 1 is broadcast to the number of copies. This takes several
+/// steps if one kernel would need too many axes.
 fn tile(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (mut x, repeats) = (c.input(0)?, c.known_dims(1)?);
     let mut times: Vec<Dim> = repeats.iter().map(extent).collect::<Result<_, _>>()?;
     if times.len() != c.rank(x) {
         return Err(format!("it has {} repetitions for {} axes", times.len(), c.rank(x)).into());
     }
-    // A view cannot express repetitions of an axis whose extent is known only at run time.
+    // Copies of an axis with a run-time extent are concatenated, because the view above needs a known extent.
     for (axis, times) in times.iter_mut().enumerate() {
         if let (true, Some(count @ 2..=MOST_COPIES)) = (c.shape(x)[axis].varies(), times.known()) {
             x = c.concat(&vec![x; count as usize], axis)?;
@@ -209,11 +212,11 @@ fn repeated(c: &mut NodeCall<'_, '_>, x: NodeId, times: &[Dim]) -> NodeResult {
 fn concat(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let first = c.input(0)?;
-    let axis = c.axis(c.int("axis")?.ok_or("it does not state its axis")?, c.rank(first))?;
+    let axis = c.axis(c.int("axis")?.ok_or("its attribute `axis` is missing")?, c.rank(first))?;
     c.concat(&inputs, axis)
 }
 
-/// Returns the extents, or those from `start` to `end`.
+/// Imports `Shape`: returns the extents of the axes from `start` to `end`, which are all axes by default.
 fn shape(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let dims = c.shape(c.input(0)?);
     let rank = dims.len() as i64;
@@ -227,7 +230,7 @@ fn size(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.length(&count)
 }
 
-/// Rearranges [N C H W] with C = b²·D to [N D H·b W·b].
+/// Rearranges [N b²·D H W] to [N D H·b W·b].
 fn depth_to_space(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, b) = (c.input(0)?, block_size(c)?);
     let (n, [channels, h, w]) = image(c, x)?;
@@ -242,7 +245,7 @@ fn depth_to_space(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(moved, &of_each(&n, &[depth, h * b, w * b]))
 }
 
-/// Rearranges [N C H·b W·b] to [N b²·C H W].
+/// Rearranges [N D H·b W·b] to [N b²·D H W].
 fn space_to_depth(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, b) = (c.input(0)?, block_size(c)?);
     let (n, [depth, h, w]) = image(c, x)?;
@@ -251,18 +254,18 @@ fn space_to_depth(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(moved, &of_each(&n, &[depth * b * b, h / b, w / b]))
 }
 
-/// Returns the number of images, and the extents of one.
+/// Returns the number of images, and the extents of one image.
 fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(Dim, [usize; 3]), NodeError> {
     let image = <[usize; 3]>::try_from(c.extents(x, 1..c.rank(x))).map_err(|_| "its input does not have four axes")?;
     Ok((c.shape(x)[0].clone(), image))
 }
 
-/// Returns the shape with an outer axis of `count`.
+/// Returns a shape with `count` as an additional outermost extent.
 pub(super) fn of_each(count: &Dim, dims: &[usize]) -> Vec<Dim> {
     [count.clone()].into_iter().chain(dims.iter().map(|&n| n.into())).collect()
 }
 
 fn block_size(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let size = c.int("blocksize")?.and_then(|b| usize::try_from(b).ok()).filter(|&b| b > 0 && b < 1 << 16);
-    size.ok_or_else(|| NodeError("its blocksize is not a positive number".into()))
+    size.ok_or_else(|| NodeError("its `blocksize` is not an integer from 1 to 65535".into()))
 }

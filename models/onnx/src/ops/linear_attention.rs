@@ -1,4 +1,4 @@
-//! Linear attention, whose state has a fixed size, and the causal convolution that precedes it in models.
+//! Linear attention, whose state has a fixed size, and the causal convolution that language models apply before it.
 
 use eutectic_ir::{DType, NodeId, Type};
 
@@ -14,7 +14,8 @@ use super::{
 pub(super) const OPS: &[OpRow] =
     &[many("LinearAttention", 27, linear_attention), many("CausalConvWithState", 27, causal_convolution)];
 
-/// The update of the state S [D M] of a head by a key k [D] and a value v [M].
+/// The rule that updates the state S [D M] of a head with a key k [D] and a value v [M]: S becomes S + k vᵀ after the
+/// changes below.
 #[derive(Clone, Copy)]
 struct UpdateRule {
     /// Whether S is first multiplied by e^g.
@@ -47,13 +48,16 @@ impl UpdateRule {
     }
 }
 
-/// Imports `LinearAttention`. Each step updates S to S + k vᵀ, with gate and delta if the rule has them, and outputs
-/// scale · qᵀS. States are kept in `f32`.
+/// Imports `LinearAttention`. Each step adds k vᵀ to the state S, after the gate and the delta of the update rule, and
+/// outputs scale · qᵀS. States are `f32`.
 fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let rule = UpdateRule::read(c)?;
     let count = |c: &NodeCall<'_, '_>, name: &str| -> Result<usize, NodeError> {
-        let given = c.int(name)?.ok_or_else(|| NodeError(format!("it does not state {name}")))?;
-        usize::try_from(given).ok().filter(|&n| n > 0).ok_or_else(|| NodeError(format!("{name} is {given}")))
+        let given = c.int(name)?.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")))?;
+        usize::try_from(given)
+            .ok()
+            .filter(|&n| n > 0)
+            .ok_or_else(|| NodeError(format!("its `{name}` is {given}, but must be positive")))
     };
     let (of_queries, of_keys) = (count(c, "q_num_heads")?, count(c, "kv_num_heads")?);
     let (query, key, value) = (c.input(0)?, c.input(1)?, c.input(2)?);
@@ -76,7 +80,7 @@ fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     let v = c.reshape(v, &[times, batch, of_keys, 1, width])?;
     let mut scanned = vec![q, k, v];
     if rule.gated {
-        // The gate has one number for each head or for each row of its state.
+        // The gate is one number for each head, or one for each row of the head's state.
         let decay = c.input(4)?;
         let decay = in_steps(c, decay, of_keys)?;
         let rows = four(c, decay)?[3];
@@ -116,7 +120,7 @@ fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
         Ok(vec![state, c.apply("matmul", [q, read])?])
     })?;
     let [last, outputs] = c.looped(body, times, &[start], &scanned, None)?[..] else {
-        return Err("a step does not return a state and an output".into());
+        return Err("its step does not return a state and an output".into());
     };
     let outputs = c.with("mul", outputs, scale)?;
     let outputs = c.reshape(outputs, &[times, batch, of_queries * width])?;
@@ -124,13 +128,13 @@ fn linear_attention(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![c.cast(outputs, dtype)?, c.cast(last, of_state)?])
 }
 
-/// Splits heads: [B T H·D] becomes steps [T B H D] in `f32`.
+/// Splits heads and puts time first: [B T H·D] becomes [T B H D] in `f32`.
 fn in_steps(c: &mut NodeCall<'_, '_>, x: NodeId, heads: usize) -> NodeResult {
     let [batch, times, width] = c.dims(x)[..] else {
-        return Err(format!("an input has extents {:?}; three axes are needed", c.dims(x)).into());
+        return Err(format!("its input has extents {:?}, but must have three axes", c.dims(x)).into());
     };
     if heads == 0 || !width.is_multiple_of(heads) {
-        return Err(format!("its {heads} heads do not divide {width} elements").into());
+        return Err(format!("its width of {width} is not a multiple of its {heads} heads").into());
     }
     let x = c.cast(x, DType::F32)?;
     let x = c.reshape(x, &[batch, times, heads, width / heads])?;
@@ -141,16 +145,26 @@ fn four(c: &NodeCall<'_, '_>, x: NodeId) -> Result<[usize; 4], NodeError> {
     c.dims(x).try_into().map_err(|dims| NodeError(format!("an input of extents {dims:?} does not have four axes")))
 }
 
-/// Computes a depthwise convolution of [B C L] by [C 1 K] over each element and its predecessors. The last K − 1
-/// elements are the state for the next call.
+/// Computes a depthwise convolution of x [B C L] with weights [C 1 K] over each element and its K − 1 predecessors. The
+/// second output is the last K − 1 elements, which the next call takes as its past.
 fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (x, weight) = (c.input(0)?, c.input(1)?);
     let ([batch, channels, length], [rows, 1, taps]) = (&c.dims(x)[..], &c.dims(weight)[..]) else {
-        return Err(format!("weights of {:?} for elements of {:?}", c.dims(weight), c.dims(x)).into());
+        return Err(format!(
+            "its weights of extents {:?} do not fit elements of extents {:?}",
+            c.dims(weight),
+            c.dims(x)
+        )
+        .into());
     };
     let (batch, channels, length, taps) = (*batch, *channels, *length, *taps);
     if *rows != channels || taps == 0 {
-        return Err(format!("weights of {:?} for elements of {:?}", c.dims(weight), c.dims(x)).into());
+        return Err(format!(
+            "its weights of extents {:?} do not fit elements of extents {:?}",
+            c.dims(weight),
+            c.dims(x)
+        )
+        .into());
     }
     let past = match c.optional(3) {
         Some(past) => past,
@@ -180,7 +194,7 @@ fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
     match c.word("activation")?.unwrap_or("none") {
         "none" => {}
         "silu" | "swish" => y = c.op("act", &[y], &[("kind", "silu".into())])?,
-        other => return Err(format!("its activation is `{other}`; it must be none, silu or swish").into()),
+        other => return Err(format!("its activation is `{other}`, but must be none, silu or swish").into()),
     }
     Ok(vec![y, c.slice(all, 2, length, taps - 1)?])
 }

@@ -1,4 +1,4 @@
-//! Losses over classes.
+//! Loss functions of classifiers.
 
 use eutectic_ir::{DType, NodeId, ops::Ids};
 
@@ -17,7 +17,7 @@ pub(super) const OPS: &[OpRow] = &[
     many("SoftmaxCrossEntropyLoss", 12, cross_entropy),
 ];
 
-/// Returns the loss, and the log-probabilities of the scores.
+/// Imports `SoftmaxCrossEntropyLoss`. Returns the loss, and the logarithms of the probabilities.
 fn cross_entropy(c: &mut NodeCall<'_, '_>) -> Outputs {
     let scores = c.input(0)?;
     c.axis(1, c.rank(scores))?;
@@ -25,8 +25,8 @@ fn cross_entropy(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![negative_log_likelihood(c, logarithms)?, logarithms])
 }
 
-/// Computes −w[t] · x[n t ..] for the class t of each place. x [N C ..] has log-probabilities. The loss is 0 where the
-/// class is ignored. The mean is weighted.
+/// Computes the loss −w[t] · x[n t ..] of each place, where t is its class and x [N C ..] has logarithms of
+/// probabilities. The loss is 0 at places of the ignored class. The mean over places is weighted by w.
 fn negative_log_likelihood(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let (classes, weights) = (c.input(1)?, c.optional(2));
     let (dims, places) = (c.dims(x), c.dims(classes));
@@ -49,7 +49,7 @@ fn negative_log_likelihood(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     };
     let counted = c.cast(counted, DType::I64)?;
     let counted = ids::checked(c, counted, Ids { extent: count as i64, from_end: false })?;
-    // Move the axis of classes to the end.
+    // The axis of classes moves to the end.
     let order: Vec<usize> = (0..dims.len()).filter(|&axis| axis != 1).chain([1]).collect();
     let rows = c.transpose(x, &order)?;
     let at = c.reshape(counted, &[&places[..], &[1]].concat())?;

@@ -1,5 +1,5 @@
-//! The ops of ONNX Runtime's own domain `com.microsoft`, as its optimizers write them. ONNX Runtime's document
-//! `ContribOperators.md` defines them.
+//! Ops of ONNX Runtime's domain `com.microsoft`, as its graph optimizer writes them. ONNX Runtime defines them in
+//! `ContribOperators.md`.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
@@ -35,7 +35,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("RotaryEmbedding", 1, rotary),
 ];
 
-/// Applies an activation to the sum of the inputs.
+/// Applies an activation to the sum of the first two inputs; the second one is an optional bias.
 fn activated(c: &mut NodeCall<'_, '_>, kind: &str) -> NodeResult {
     let mut x = c.input(0)?;
     if let Some(bias) = c.optional(1) {
@@ -52,10 +52,10 @@ fn quick_gelu(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("mul", [x, gate])
 }
 
-/// Computes alpha · a · b. Attributes may transpose the last two axes of either operand.
+/// Computes alpha · a · b. The attributes `transA` and `transB` transpose the last two axes of an operand.
 fn fused_product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.flag("transBatchA")? || c.flag("transBatchB")? {
-        return Err("transBatchA and transBatchB are not supported".into());
+        return Err("its `transBatchA` or `transBatchB` is set, which is not supported".into());
     }
     let operand = |c: &mut NodeCall<'_, '_>, at: usize, name: &str| {
         let x = c.input(at)?;
@@ -72,7 +72,8 @@ fn fused_product(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.with("mul", product, c.float_or("alpha", 1.0)?)
 }
 
-/// Applies the activation that the attribute `activation` names, with these parameters.
+/// Applies the activation of the attribute `activation`. `params` are the activation's parameters; missing ones have
+/// defaults.
 fn followed(c: &mut NodeCall<'_, '_>, x: NodeId, params: &[f64]) -> NodeResult {
     let param = |at: usize, default: f64| params.get(at).copied().unwrap_or(default);
     match c.word("activation")?.unwrap_or("") {
@@ -93,7 +94,7 @@ fn followed(c: &mut NodeCall<'_, '_>, x: NodeId, params: &[f64]) -> NodeResult {
     }
 }
 
-/// Imports `FusedConv`: a fourth input is added to the convolution before the activation.
+/// Imports `FusedConv`: a convolution, the addition of an optional fourth input, and an activation.
 fn fused_convolution(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w) = (c.input(0)?, c.input(1)?);
     let mut y = convolution(c, x, w, c.optional(2))?;
@@ -104,7 +105,8 @@ fn fused_convolution(c: &mut NodeCall<'_, '_>) -> NodeResult {
     followed(c, y, &params)
 }
 
-/// Normalizes the rows of x + skip + bias, with or without subtraction of the mean. The fourth output is that sum.
+/// Imports `SkipLayerNormalization`: normalizes the rows of x + skip + bias, with subtraction of their mean if
+/// `centred`. The fourth output is the sum.
 fn skip_norm(c: &mut NodeCall<'_, '_>, centred: bool) -> Outputs {
     if c.wants(1) || c.wants(2) {
         return Err("its outputs `mean` and `inv_std_var` are not supported".into());
@@ -121,7 +123,7 @@ fn skip_norm(c: &mut NodeCall<'_, '_>, centred: bool) -> Outputs {
     } else {
         c.op("rmsnorm", &[sum, gain], &[("eps", eps.into())])?
     };
-    // The two outputs in between are not used.
+    // The second and third outputs, `mean` and `inv_std_var`, are not used; `y` fills their places.
     Ok(vec![y, y, y, sum])
 }
 
@@ -130,8 +132,8 @@ fn row_norm(c: &mut NodeCall<'_, '_>, x: NodeId, gain: NodeId, offset: Option<No
     c.op("layernorm", &operands, &[("eps", eps.into())])
 }
 
-/// Imports `EmbedLayerNormalization`: the norm of summed embeddings of words, positions and segments. The other outputs
-/// are the number of visible words for each sequence, and the sums.
+/// Imports `EmbedLayerNormalization`: the layer norm of the summed embeddings of words, positions and segments. The
+/// second output is the number of visible words of each sequence, and the third one the sum.
 fn embeddings(c: &mut NodeCall<'_, '_>) -> Outputs {
     let words = c.input(0)?;
     let shape = c.shape(words);
@@ -168,8 +170,8 @@ fn embeddings(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![y, counts, sum])
 }
 
-/// Returns a bias for scores that is `mask_filter_value` at masked keys. The mask is [B L] with 0 at masked keys, or
-/// [B] with the number of visible keys.
+/// Returns a bias for scores: `mask_filter_value` at masked keys, and 0 at visible ones. The mask is either [B L] with
+/// 0 at masked keys, or [B] with the number of visible keys.
 fn key_bias(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim, like: NodeId) -> NodeResult {
     let (dims, one) = (c.shape(mask), Dim::Known(1));
     let mask = c.cast(mask, DType::I64)?;
@@ -190,7 +192,8 @@ fn key_bias(c: &mut NodeCall<'_, '_>, mask: NodeId, keys: &Dim, like: NodeId) ->
     c.apply("where", [kept, zero, low])
 }
 
-/// Computes attention of q, k and v [B H L D] with a mask and a bias. Returns it as [B L H·D].
+/// Computes attention of q, k and v [B H L D], with an optional mask of keys and an optional bias `added`. Returns [B L
+/// H·D].
 fn attended(
     c: &mut NodeCall<'_, '_>,
     [q, k, v]: [NodeId; 3],
@@ -219,10 +222,11 @@ fn attended(
     side_by_side(c, y)
 }
 
-/// Imports `RotaryEmbedding` of this domain. Positions are given for each token, or for the first one only.
+/// Imports `RotaryEmbedding` of `com.microsoft`. The positions are given for each token, or for the first token of a
+/// sequence only.
 fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.float_or("scale", 1.0)? != 1.0 || c.flag("is_packed_batching")? {
-        return Err("`scale` and `is_packed_batching` are not supported".into());
+        return Err("its `scale` is not 1 or its `is_packed_batching` is set, which is not supported".into());
     }
     let (x, given, cos, sin) = (c.input(0)?, c.input(1)?, c.input(2)?, c.input(3)?);
     let dims = c.shape(x);
@@ -238,10 +242,10 @@ fn rotary(c: &mut NodeCall<'_, '_>) -> NodeResult {
     rotated(c, [cos, sin], Some(places))
 }
 
-/// Imports `Attention`: self-attention of x. Queries, keys and values are the concatenated columns of x W + b.
+/// Imports `Attention`: self-attention of x. The columns of x W + b are queries, then keys, then values.
 fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.optional(4).is_some() || c.flag("do_rotary")? {
-        return Err("a past and rotary positions (do_rotary) are not supported".into());
+        return Err("it has a past or rotary positions (`do_rotary`), which are not supported".into());
     }
     let (x, w) = (c.input(0)?, c.input(1)?);
     let mut all = c.apply("matmul", [x, w])?;
@@ -270,7 +274,7 @@ fn attention(c: &mut NodeCall<'_, '_>) -> NodeResult {
     attended(c, [parts[0], parts[1], parts[2]], (c.optional(3), c.optional(5)), Dim::Known(0))
 }
 
-/// Imports `MultiHeadAttention`. The other outputs are the keys and values, which start with those of the past.
+/// Imports `MultiHeadAttention`. The second and third outputs are the keys and values, with those of the past first.
 fn of_heads(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (query, key, value) = match (c.optional(1), c.optional(2)) {
         (Some(key), Some(value)) if [c.input(0)?, key, value].iter().all(|x| c.rank(*x) == 3) => {

@@ -1,7 +1,8 @@
-//! The table of ONNX ops. A row has the first version of the op set that it applies to.
+//! The tables of ONNX ops. A row has the name of an op, the first version of the op set for which the row holds, and
+//! the op's translation.
 //!
-//! A row has all the information about an op. If op sets differ in the definition of an op, it has several rows.
-//! [`NodeCall::list`] reads arguments that are an attribute in some versions and an input in others.
+//! An op has several rows if versions of the op set define it differently. [`NodeCall::list`] reads arguments that are
+//! an attribute in some versions and an input in others.
 
 mod activation;
 mod arithmetic;
@@ -84,16 +85,16 @@ const FAMILIES: &[&[OpRow]] = &[
     recurrent::OPS,
 ];
 
-/// The tables of ONNX Runtime's domain, by family.
+/// The tables of the domain `com.microsoft` of ONNX Runtime, by family.
 const MICROSOFT: &[&[OpRow]] = &[microsoft::OPS, qlinear::OPS, blockwise::OPS, group_query::OPS, recurrent::QUANTISED];
 
-/// The ops of a domain.
+/// A domain of ops.
 struct Domain {
     name: &'static str,
     families: &'static [&'static [OpRow]],
 }
 
-/// The domains. ONNX's own has an empty name.
+/// The supported domains. The name of ONNX's own domain is empty.
 const DOMAINS: &[Domain] = &[
     Domain { name: "", families: FAMILIES },
     Domain { name: "ai.onnx.ml", families: ml::FAMILIES },
@@ -113,10 +114,10 @@ impl Domain {
     }
 }
 
-/// Returns the mapping of an op in a version of its domain's op set.
+/// Returns the translation of an op for a version of its domain's op set.
 ///
 /// # Errors
-/// The reason if there is none.
+/// If there is none. The error is the reason.
 pub(super) fn find(domain: &str, name: &str, version: i64) -> Result<Build, String> {
     let (rows, newest) = Domain::named(domain).zip(newest(domain)).ok_or("the domain of this op is not supported")?;
     if version > newest {
@@ -135,7 +136,7 @@ pub(super) fn find(domain: &str, name: &str, version: i64) -> Result<Build, Stri
     }
 }
 
-/// Returns the names of the ops of ONNX's own domain that have a mapping, sorted.
+/// Returns the names of the ops of ONNX's own domain that have a translation, sorted.
 pub fn supported_ops() -> Vec<&'static str> {
     let mut names: Vec<_> = FAMILIES.iter().copied().flatten().map(|row| row.name).collect();
     names.sort_unstable();

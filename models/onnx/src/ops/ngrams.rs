@@ -1,4 +1,4 @@
-//! Counts of n-grams of integers.
+//! Counts n-grams of integers (`TfIdfVectorizer`).
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -12,18 +12,18 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("TfIdfVectorizer", 9, vectorizer)];
 
-/// The n-grams of one length, concatenated.
+/// All n-grams of one length in the pool, concatenated.
 struct Grams {
     length: usize,
     words: Vec<i64>,
 }
 
-/// Returns the n-grams of the pool by length, including lengths that are not counted.
+/// Reads the pool: its n-grams by length, including lengths that are not counted.
 fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
     let words = c.ints("pool_int64s")?.ok_or(
         "its n-grams are strings, which programs do not have; map words to numbers before the model runs, and make its input those numbers",
     )?;
-    let starts = c.ints("ngram_counts")?.ok_or("it has no `ngram_counts`")?;
+    let starts = c.ints("ngram_counts")?.ok_or("its attribute `ngram_counts` is missing")?;
     let end = |at: usize| starts.get(at).map_or(words.len() as i64, |start| *start);
     let mut pool = Vec::new();
     for at in 0..starts.len() {
@@ -37,7 +37,8 @@ fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
     Ok(pool)
 }
 
-/// Counts the n-grams of the pool in each row. Up to `max_skip_count` other words may separate the words of an n-gram.
+/// Imports `TfIdfVectorizer`: counts the n-grams of the pool in each row. Words of an n-gram are at equal distances,
+/// with up to `max_skip_count` other words between neighbours.
 fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let number = |name: &str| {
         let value = c.int(name)?.and_then(|n| usize::try_from(n).ok());
@@ -45,7 +46,7 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     };
     let (least, most, skips) = (number("min_gram_length")?, number("max_gram_length")?, number("max_skip_count")?);
     let pool = pool(c)?;
-    let places = c.ints("ngram_indexes")?.ok_or("it has no `ngram_indexes`")?;
+    let places = c.ints("ngram_indexes")?.ok_or("its attribute `ngram_indexes` is missing")?;
     let total: usize = pool.iter().map(|grams| grams.words.len() / grams.length).sum();
     let results = places.iter().max().map_or(0, |most| most + 1);
     let known = places.iter().all(|place| *place >= 0) && results <= 1 << 20 && total <= 1 << 20;
@@ -70,14 +71,14 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     }
     let counts = c.concat(&parts, 1)?;
     let counts = weighted(c, counts, total)?;
-    // Several n-grams may share a column.
+    // Several n-grams may share a column of the result, which is the sum of their counts.
     let ones = places.iter().flat_map(|place| (0..results).map(move |at| f64::from(at as i64 == *place)));
     let table = c.weights("places", Tensor::from_f64(DType::F32, &[total, results], ones))?;
     let y = c.apply("matmul", [counts, table])?;
     if c.rank(x) == 1 { c.reshape(y, &[results]) } else { Ok(y) }
 }
 
-/// Weights the counts [rows n-grams] as the mode says.
+/// Applies the attribute `mode` to the counts [rows n-grams].
 fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResult {
     let mode = c.word("mode")?.unwrap_or("TF");
     let base = match mode {
@@ -99,7 +100,7 @@ fn weighted(c: &mut NodeCall<'_, '_>, counts: NodeId, total: usize) -> NodeResul
     }
 }
 
-/// Counts n-grams in rows of words. Returns [rows n-grams].
+/// Counts n-grams of one length in rows of words. Returns the counts [rows n-grams].
 fn counts(c: &mut NodeCall<'_, '_>, x: NodeId, grams: &Grams, skips: usize) -> NodeResult {
     let ([rows, width], count) = ([c.dims(x)[0], c.dims(x)[1]], grams.words.len() / grams.length);
     let mut sum = c.full(0.0, DType::F32, &[rows, count])?;

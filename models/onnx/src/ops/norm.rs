@@ -1,4 +1,4 @@
-//! Softmax and normalization.
+//! Softmax and normalization layers.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
@@ -18,7 +18,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("LogSoftmax", 13, |c| over_rows(c, false, |c, x, axis| softmax(c, "log-softmax", x, axis))),
     many("LayerNormalization", 1, layer),
     one("RMSNormalization", 23, root_mean_square),
-    // ONNX Runtime writes this op without its domain.
+    // ONNX Runtime writes this op into ONNX's own domain.
     one("SimplifiedLayerNormalization", 1, root_mean_square),
     one("InstanceNormalization", 6, |c| {
         let channels = c.extents(c.input(0)?, 1..2).first().copied().unwrap_or(0);
@@ -39,7 +39,8 @@ pub(super) const OPS: &[OpRow] = &[
     one("LRN", 1, local_response),
 ];
 
-/// Applies a function to rows along an axis. Before opset 13, a row consists of all axes from `axis` on.
+/// Applies a function to rows along `axis`. If `rest`, as before opset 13, a row consists of `axis` and all axes after
+/// it.
 pub(super) fn over_rows(
     c: &mut NodeCall<'_, '_>,
     rest: bool,
@@ -60,7 +61,7 @@ fn softmax(c: &mut NodeCall<'_, '_>, op: &str, x: NodeId, axis: usize) -> NodeRe
     c.op(op, &[x], &[("axis", (axis as i64).into())])
 }
 
-/// Returns x − mean and 1/√(variance + eps) over some axes.
+/// Returns the mean, x − mean, and 1/√(variance + eps) over some axes.
 fn centred(c: &mut NodeCall<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Result<[NodeId; 3], NodeError> {
     let mean = c.mean(x, axes)?;
     let centred = c.apply("sub", [x, mean])?;
@@ -70,32 +71,33 @@ fn centred(c: &mut NodeCall<'_, '_>, x: NodeId, axes: &[usize], eps: f64) -> Res
     Ok([mean, centred, c.apply("rsqrt", [shifted])?])
 }
 
-/// Casts the operand to the element type of the computation: `f32` for 16-bit types if `stash_type` says so.
+/// Casts an operand to the element type `stash_type` of the computation, if that is wider.
 fn stashed(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     let stash = c.dtype_attr("stash_type")?.unwrap_or(DType::F32);
     if c.dtype(x).size() < stash.size() { c.cast(x, stash) } else { Ok(x) }
 }
 
-/// Returns the first of the normalized axes, and the extents of all of them.
+/// Returns the first normalized axis, and the extents of all normalized axes.
 fn row(c: &NodeCall<'_, '_>, x: NodeId) -> Result<(usize, Vec<usize>), NodeError> {
     let rank = c.rank(x);
     let axis = c.axis(c.int_or("axis", -1)?, rank)?;
     Ok((axis, c.extents(x, axis..rank)))
 }
 
-/// Returns the shape with the axes from `axis` on merged.
+/// Returns the shape in which `axis` and all axes after it are one axis.
 fn joined(dims: &[Dim], axis: usize) -> Vec<Dim> {
     [&dims[..axis], &[count(&dims[axis..])]].concat()
 }
 
-/// Imports `LayerNormalization`: the norm over all axes from `axis` on, the mean, and the inverse deviation.
+/// Imports `LayerNormalization` over `axis` and all axes after it. The outputs are the normalized values, the mean, and
+/// the inverse of the deviation.
 fn layer(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (x, scale) = (c.input(0)?, c.input(1)?);
     let (dims, eps, to) = (c.shape(x), c.float_or("epsilon", 1e-5)?, c.dtype(x));
     let (axis, row) = row(c, x)?;
     let x = stashed(c, x)?;
     let mut outputs = Vec::new();
-    // The op `layer-norm` applies if there is one gain and one bias for each element of a row.
+    // The op `layernorm` needs one gain and one bias for each element of a row.
     let whole = |c: &NodeCall<'_, '_>, p: Option<NodeId>| p.is_none_or(|p| c.dims(p) == row);
     if whole(c, Some(scale)) && whole(c, c.optional(2)) {
         let flat = c.reshape(x, &joined(&dims, axis))?;
@@ -146,15 +148,16 @@ pub(super) fn root_mean_square(c: &mut NodeCall<'_, '_>) -> NodeResult {
 
 fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let groups = c.int("num_groups")?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
-    groups.ok_or_else(|| NodeError("it does not state num_groups".into()))
+    groups.ok_or_else(|| NodeError("its attribute `num_groups` is missing or not positive".into()))
 }
 
-/// Normalizes each group of channels of [N C ..]. Gain and bias have one number for each channel or for each group.
+/// Normalizes groups of channels of x [N C ..]. Gain and bias have a number for each channel if `by_channel`, and
+/// otherwise for each group.
 fn grouped(c: &mut NodeCall<'_, '_>, groups: usize, by_channel: bool) -> NodeResult {
     let x = c.input(0)?;
     let channels = *c.extents(x, 1..2).first().ok_or("its input has no channels")?;
     if groups == 0 || channels % groups != 0 {
-        return Err(format!("its {channels} channels are not divisible into {groups} groups").into());
+        return Err(format!("its {channels} channels cannot be divided into {groups} groups").into());
     }
     let eps = c.float_or("epsilon", 1e-5)?;
     let mut param = |at: usize| {
@@ -172,7 +175,7 @@ fn grouped(c: &mut NodeCall<'_, '_>, groups: usize, by_channel: bool) -> NodeRes
 
 fn batch(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if c.flag("training_mode")? || c.wants(1) {
-        return Err("in training".into());
+        return Err("it has outputs of training mode, which need opset 14 and `training_mode`".into());
     }
     let (eps, mut operands) = (c.float_or("epsilon", 1e-5)?, c.inputs());
     let to = c.dtype(c.input(0)?);
@@ -184,8 +187,8 @@ fn batch(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.op("batch-norm", &operands, &[("axis", axis.into()), ("eps", eps.into())])
 }
 
-/// Imports `BatchNormalization` in training: it uses the statistics of the batch, and returns updated running
-/// statistics.
+/// Imports `BatchNormalization` in training mode. It normalizes with the statistics of the batch, and also returns the
+/// updated running statistics.
 fn batch_in_training(c: &mut NodeCall<'_, '_>) -> Outputs {
     if !c.flag("training_mode")? {
         return batch(c).map(|y| vec![y]);
@@ -220,7 +223,7 @@ fn batch_in_training(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(outputs)
 }
 
-/// Divides x by the norm of its row. A row of zeros is kept.
+/// Divides each row by its norm. A row of zeros stays as it is.
 fn unit_length(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let axis = c.axis(c.int_or("axis", -1)?, c.rank(x))?;
@@ -234,14 +237,14 @@ fn unit_length(c: &mut NodeCall<'_, '_>) -> NodeResult {
             let sum = c.reduce("reduce-sum", square, &[axis])?;
             c.apply("sqrt", [sum])?
         }
-        p => return Err(format!("its norm has the order {p}; 1 and 2 are supported").into()),
+        p => return Err(format!("its norm has the order {p}; the orders 1 and 2 are supported").into()),
     };
     let (empty, one) = (c.with("eq", length, 0.0)?, c.number(1.0, x)?);
     let divisor = c.apply("where", [empty, one, length])?;
     c.apply("div", [x, divisor])
 }
 
-/// Computes (x − mean)/(deviation + 1e-9).
+/// Computes (x − mean)/(deviation + 1e-9) over some axes.
 fn mean_variance(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
@@ -256,12 +259,12 @@ fn mean_variance(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("div", [centred, divisor])
 }
 
-/// Computes x / (bias + alpha/size · Σ x²)^beta, where the sum is over the neighbouring channels.
+/// Imports `LRN`: x / (bias + alpha/size · Σ x²)^beta, where the sum is over a window of `size` channels.
 fn local_response(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (alpha, beta, bias) = (c.float_or("alpha", 1e-4)?, c.float_or("beta", 0.75)?, c.float_or("bias", 1.0)?);
     let size = c.int("size")?.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
-    let size = size.ok_or("its size is not a positive number")?;
+    let size = size.ok_or("its `size` is missing or not positive")?;
     let square = c.apply("mul", [x, x])?;
     let padded = super::slicing::zeros_around(c, square, 1, [(size - 1) / 2, size / 2])?;
     let windows = c.op("window", &[padded], &[("axis", 1.into()), ("size", (size as i64).into())])?;

@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[
     one("Identity", 1, |c| c.input(0)),
-    // Values are never empty optionals: an omitted input is refused.
+    // An optional input that is empty is refused elsewhere, so each value here has an element.
     one("OptionalGetElement", 15, |c| c.input(0)),
     one("OptionalHasElement", 15, |c| {
         let there = c.optional(0).is_some();
@@ -18,14 +18,14 @@ pub(super) const OPS: &[OpRow] = &[
     one("BitCast", 26, bit_cast),
 ];
 
-/// Reinterprets the bits as another type of the same size. For integers, this is a conversion modulo 2ⁿ.
+/// Reinterprets the bits of integers as another integer type of the same size, which is a conversion modulo 2ⁿ.
 fn bit_cast(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let (from, to) = (c.dtype(x), c.dtype_attr("to")?.ok_or("it does not state its target type")?);
+    let (from, to) = (c.dtype(x), c.dtype_attr("to")?.ok_or("its attribute `to` is missing")?);
     if from.size() != to.size() {
-        return Err(format!("it converts {from} to {to}, whose sizes differ").into());
+        return Err(format!("it reinterprets {from} as {to}, but their sizes differ").into());
     }
-    // A Boolean of a file is the byte 0 or 1. A conversion to Boolean would lose other bytes.
+    // A conversion to Boolean would change bytes other than 0 and 1.
     if from != to && (from.is_float() || to.is_float() || to == DType::Bool) {
         return Err(format!("it reinterprets {from} as {to}, which is not supported between integers and floats; Cast converts the value").into());
     }

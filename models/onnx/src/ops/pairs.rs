@@ -1,4 +1,4 @@
-//! Scans along an axis, and the first elements of sorted rows.
+//! Scans along an axis (`CumSum`, `CumProd`), and the first elements of sorted rows (`TopK`).
 
 use eutectic_ir::{DType, NodeId};
 
@@ -16,7 +16,7 @@ pub(super) const OPS: &[OpRow] = &[
     many("TopK", 10, top_k),
 ];
 
-/// Computes the scan of this name along an axis.
+/// Imports a scan along an axis as the op `scan`.
 fn cumulative(c: &mut NodeCall<'_, '_>, scan: &str) -> NodeResult {
     let x = c.input(0)?;
     let axis = c.axis(c.known_int(1)?, c.rank(x))?;
@@ -34,7 +34,7 @@ fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
         return Err(format!("its k is {k}, but the axis has {} elements", dims[axis]).into());
     }
     let (k, descending) = (k as usize, c.int_or("largest", 1)? != 0);
-    // Make the axis the last of two.
+    // The axis becomes the columns of a matrix.
     let mut order: Vec<usize> = (0..dims.len()).collect();
     let last = order.remove(axis);
     order.push(last);
@@ -51,7 +51,8 @@ fn top_k(c: &mut NodeCall<'_, '_>) -> Outputs {
     results.into_iter().collect()
 }
 
-/// Returns the k first elements of sorted rows [R D], and their indices. Each element is scattered to its rank.
+/// Returns the k first elements of each sorted row [R D], and their indices. Each element is scattered to the position
+/// of its rank.
 fn in_order(c: &mut NodeCall<'_, '_>, x: NodeId, k: usize, descending: bool) -> Result<[NodeId; 2], NodeError> {
     let [rows, extent] = c.dims(x)[..] else { return Err("its rows are not a matrix".into()) };
     let rank = c.op("ranking", &[x], &[("most", (k as i64).into()), ("descending", descending.into())])?;

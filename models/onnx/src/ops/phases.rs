@@ -1,5 +1,6 @@
-//! Strided transposed convolution by phases. Results with the same remainder modulo the stride are a convolution with a
-//! subset of the weights. This avoids products with zeros between the elements of x.
+//! Computes strided transposed convolutions by phases. A phase consists of the results whose indices have one remainder
+//! modulo the stride. It is a convolution with a subset of the weights. This avoids the products with the zeros that a
+//! transposed convolution inserts between elements of x.
 
 use eutectic_ir::NodeId;
 
@@ -8,11 +9,11 @@ use super::{
     windows::Windows,
 };
 
-/// The largest number of phases. Each is a separate convolution.
+/// The largest number of phases. Each phase is a separate convolution.
 const MOST: usize = 16;
 
-/// The results of one phase along an axis, with indices `first..first + count`: Σ x[m − start − j·dilation] · w[tap +
-/// j·step] over the taps j.
+/// The results of one phase along an axis. Result m, in `first..first + count`, is Σ x[m − start − j·dilation] · w[tap
+/// + j·step] over the taps j.
 #[derive(Clone, Copy)]
 struct Phase {
     tap: usize,
@@ -22,14 +23,14 @@ struct Phase {
     dilation: usize,
 }
 
-/// The phases along an axis.
+/// All phases along an axis.
 #[derive(Clone)]
 struct Line {
     phases: Vec<Phase>,
-    /// The index of the first result of each phase, and their number.
+    /// The index of the first result that a phase computes, and the number of its results.
     first: usize,
     count: usize,
-    /// The offset of the result within the interleaved phases, and its extent.
+    /// The number of interleaved results before the first wanted one, and the extent of the wanted results.
     skip: usize,
     extent: usize,
 }
@@ -64,8 +65,8 @@ fn greatest_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
-/// Returns whether phases are used. A convolution with stride 1, and one whose windows do not overlap, are simpler
-/// without them.
+/// Returns whether a transposed convolution is computed by phases. One with stride 1 has only one phase, and one whose
+/// windows do not overlap is a matrix product.
 pub(super) fn wanted(windows: &Windows) -> bool {
     let phases: usize = windows.stride.iter().product();
     let are_disjoint = windows.size == windows.stride
@@ -74,8 +75,8 @@ pub(super) fn wanted(windows: &Windows) -> bool {
     phases > 1 && phases <= MOST && !are_disjoint
 }
 
-/// Computes the transposed convolution of x [N G·I H W] by w [G·I O P Q] with G groups. Padding is at most as large as
-/// a window's reach.
+/// Computes the transposed convolution of x [N G·I H W] with w [G·I O P Q] for G groups. The padding must not exceed
+/// the reach of a window.
 pub(super) fn conv_transpose(
     c: &mut NodeCall<'_, '_>,
     [x, w]: [NodeId; 2],
@@ -119,7 +120,7 @@ pub(super) fn conv_transpose(
     c.slice(y, 3, across.skip, across.extent)
 }
 
-/// Computes the results with one remainder along both axes.
+/// Computes the results of one phase along each axis.
 fn phase(
     c: &mut NodeCall<'_, '_>,
     [mut x, mut w]: [NodeId; 2],
@@ -134,13 +135,13 @@ fn phase(
         let reach = (phase.dilation * (phase.taps.max(1) - 1)) as i64;
         let edge = phase.start + reach - line.first as i64;
         let end = line.count as i64 + reach - dims[axis] as i64 - edge;
-        // Crop elements that contribute to no result.
+        // Elements of x that contribute to no result are cropped.
         let [cut, cut_end] = [edge, end].map(|n| (-n).max(0) as usize);
         let kept = dims[axis].saturating_sub(cut + cut_end);
         is_met &= phase.taps > 0 && line.count > 0 && kept > 0;
         if is_met {
             x = c.slice(x, axis, cut, kept)?;
-            // The taps are reversed, so that the first tap meets the first element.
+            // Taps are reversed, because the op `conv` applies the first tap to the first element.
             let last = phase.tap + (phase.taps - 1) * phase.step;
             w = c.slice_by(w, axis, last as i64, phase.taps, -(phase.step as i64))?;
         }

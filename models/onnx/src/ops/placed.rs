@@ -1,20 +1,20 @@
-//! Writes to places that are known during the import. A slice assignment, however an exporter expresses it, becomes
-//! slices and a concatenation.
+//! Writes to places that are known during the import. Exporters express slice assignments in many ways; all of them
+//! become slices and a concatenation here.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
 use super::super::call::{NodeCall, NodeResult};
 
-/// The op that combines an update with the present element. `None` replaces it.
+/// The op that combines an update with the present element. With `None`, the update replaces the element.
 pub(super) type Combine = Option<&'static str>;
 
-/// For each place, the update that it receives.
+/// The assignment of updates to places.
 pub(super) struct Placed {
     /// For each place, the index of its last update, or -1.
     numbers: Vec<i64>,
     /// The number of updates.
     updates: usize,
-    /// Whether no two updates share a place.
+    /// Whether each place has at most one update.
     distinct: bool,
 }
 
@@ -37,12 +37,12 @@ impl Placed {
         Placed { numbers, updates: places.len(), distinct }
     }
 
-    /// Returns whether no two updates share a place, so that no reduction over updates is needed.
+    /// Returns whether each place has at most one update, so that no updates need to be combined.
     pub fn are_distinct(&self) -> bool {
         self.distinct
     }
 
-    /// Returns `data` [dims.. row..] after updates [count, row..]. `dims` are the extents of the places.
+    /// Returns `data` [dims.. row..] after writing `updates` [count, row..] to their places.
     pub fn written(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -63,7 +63,8 @@ impl Placed {
         self.looked_up(c, data, updates, &row, combine)
     }
 
-    /// Returns the box that the updates fill in row-major order, if there is one.
+    /// Returns the range of places along each axis, if the updates fill a box in row-major order. Returns `None`
+    /// otherwise.
     fn runs(&self, dims: &[usize]) -> Option<Vec<Run>> {
         if !self.distinct {
             return None;
@@ -80,12 +81,12 @@ impl Placed {
         if runs.iter().map(|run| run.count).product::<usize>() != self.updates {
             return None;
         }
-        // The updates must be in row-major order of their places.
+        // Along row-major places, the numbers of updates must be 0, 1, 2 and so on.
         let numbers = self.numbers.iter().filter(|number| **number >= 0);
         numbers.zip(0..).all(|(number, wanted)| *number == wanted).then_some(runs)
     }
 
-    /// Gathers the update of each place, and selects it where there is one.
+    /// Computes the result with a gather: reads the update of each place, and selects it where there is one.
     fn looked_up(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -109,7 +110,7 @@ impl Placed {
     }
 }
 
-/// Returns the run of the selected coordinates, if they are equidistant.
+/// Returns the range of the selected coordinates if they are equidistant, and `None` otherwise.
 fn run(met: &[bool]) -> Option<Run> {
     let mut at = met.iter().enumerate().filter(|(_, met)| **met).map(|(at, _)| at);
     let first = at.next()?;
@@ -125,8 +126,9 @@ fn run(met: &[bool]) -> Option<Run> {
     Some(Run { first, step, count })
 }
 
-/// Splits axes so that all runs are contiguous. A run over every `step`-th place becomes one place of an axis of extent
-/// `step`. `None` if an axis does not divide evenly.
+/// Splits axes so that all ranges are contiguous. An axis whose range takes every `step`-th place becomes two axes. The
+/// second one has extent `step`, and the range takes one place of it. Returns `None` if `step` does not divide the
+/// extent of the axis.
 fn strided(dims: &[usize], runs: &[Run]) -> Option<(Vec<usize>, Vec<Run>)> {
     let (mut split, mut whole) = (Vec::new(), Vec::new());
     for (&extent, &run) in dims.iter().zip(runs) {
@@ -143,7 +145,8 @@ fn strided(dims: &[usize], runs: &[Run]) -> Option<(Vec<usize>, Vec<Run>)> {
     Some((split, whole))
 }
 
-/// Replaces the box of runs in `data`, from axis `axis` on. The axes before are already cropped to their runs.
+/// Replaces the box of ranges in `data`, from axis `axis` on. The axes before `axis` are already cropped to their
+/// ranges.
 fn assigned(
     c: &mut NodeCall<'_, '_>,
     data: NodeId,
@@ -184,7 +187,7 @@ mod tests {
         // Rows 1 and 2 of 3; columns 0, 2 and 4 of 6.
         assert_eq!(runs(&[6, 8, 10, 12, 14, 16], &[3, 6]), Some(vec![(1, 1, 2), (0, 2, 3)]));
         assert_eq!(runs(&[5], &[3, 6]), Some(vec![(0, 1, 1), (5, 1, 1)]));
-        // Unsorted, repeated, with a gap, and not a box.
+        // Updates that are unsorted, that repeat a place, that leave a gap, and that do not form a box.
         for places in [&[8, 6][..], &[6, 6], &[0, 1, 3], &[0, 7]] {
             assert_eq!(runs(places, &[3, 6]), None, "{places:?}");
         }

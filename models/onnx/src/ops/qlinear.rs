@@ -1,4 +1,4 @@
-//! The ops of `com.microsoft` on quantised elements, as ONNX Runtime's quantizer writes them.
+//! Ops of `com.microsoft` on quantised elements, as ONNX Runtime's quantizer writes them.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -28,7 +28,9 @@ pub(super) const OPS: &[OpRow] = &[
             let (axis, rank) = (c.int_or("axis", -1)?, c.rank(x));
             let axis = c.axis(axis, rank)?;
             if c.int_or("opset", 13)? < 13 && axis + 1 != rank {
-                return Err("it normalizes several axes at once, as before opset 13, which is not supported".into());
+                return Err(
+                    "it normalizes several axes at once because its `opset` is below 13, which is not supported".into(),
+                );
             }
             c.op("softmax", &[x], &[("axis", (axis as i64).into())])
         })
@@ -60,7 +62,7 @@ pub(super) const OPS: &[OpRow] = &[
     }),
 ];
 
-/// Adds an input if it is present.
+/// Adds input `at` as a bias, if it is present.
 fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, at: usize) -> NodeResult {
     match c.optional(at) {
         Some(bias) => c.apply("add", [y, bias]),
@@ -68,7 +70,7 @@ fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, at: usize) -> NodeResult {
     }
 }
 
-/// Dequantizes an input, whose scale and zero point are the next two inputs.
+/// Dequantizes input `at`. Its scale and zero point are the next two inputs.
 fn real(c: &mut NodeCall<'_, '_>, at: usize) -> NodeResult {
     let (value, scale) = (c.input(at)?, c.input(at + 1)?);
     let (scale, x) = (along(c, scale, &[])?, c.cast(value, DType::F32)?);
@@ -83,8 +85,8 @@ fn real(c: &mut NodeCall<'_, '_>, at: usize) -> NodeResult {
     c.apply("mul", [x, scale])
 }
 
-/// Quantizes x by the scale at input `at` and the zero point after it. Without a zero point, the element type is that
-/// of input `like`.
+/// Quantizes x with the scale at input `at` and the zero point at input `at + 1`. Without a zero point, the result has
+/// the element type of input `like`.
 fn quantised(c: &mut NodeCall<'_, '_>, x: NodeId, at: usize, like: usize) -> NodeResult {
     let scale = c.input(at)?;
     let scale = along(c, scale, &[])?;
@@ -118,13 +120,13 @@ fn concatenated(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let count = c.inputs().len().saturating_sub(2) / 3;
     let parts = (0..count).map(|n| real(c, 2 + 3 * n)).collect::<Result<Vec<_>, _>>()?;
     let first = *parts.first().ok_or("it has no inputs")?;
-    let axis = c.int("axis")?.ok_or("it does not state its axis")?;
+    let axis = c.int("axis")?.ok_or("its attribute `axis` is missing")?;
     let axis = c.axis(axis, c.rank(first))?;
     let all = c.concat(&parts, axis)?;
     quantised(c, all, 0, 2)
 }
 
-/// Imports `QGemm`: alpha · a · b + c. The result is quantised if it has a scale.
+/// Imports `QGemm`: alpha · a · b + c. The result is quantised if the node has a scale for it.
 fn gemm(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let mut operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
     for (operand, name) in operands.iter_mut().zip(["transA", "transB"]) {

@@ -1,4 +1,4 @@
-//! Quantization of numbers to integers with a scale and a zero point.
+//! Quantization with a scale and a zero point, and its inverse.
 
 use eutectic_ir::{DType, NodeId};
 
@@ -14,7 +14,8 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("QuantizeLinear", 10, quantize), one("DequantizeLinear", 10, dequantize)];
 
-/// Returns a scale or a zero point in a shape that broadcasts: one number, or one for each place along an axis.
+/// Reads a scale or a zero point, in a shape that broadcasts to x. It is one number, or a number for each place along
+/// an axis, or for each block.
 fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId>, NodeError> {
     let Some(param) = c.optional(at) else { return Ok(None) };
     let (dims, rank) = (c.dims(param), c.rank(x));
@@ -31,12 +32,11 @@ fn param(c: &mut NodeCall<'_, '_>, at: usize, x: NodeId) -> Result<Option<NodeId
             let column: Vec<usize> = (0..rank).map(|i| if i == axis { n } else { 1 }).collect();
             c.reshape(param, &column).map(Some)
         }
-        _ => Err(format!("its scale has extents {dims:?}, which need a block_size").into()),
+        _ => Err(format!("its scale has extents {dims:?}, which need a `block_size`").into()),
     }
 }
 
-/// Repeats the number of each block for the elements of the block, up to the extents `wanted`. The last block may be
-/// shorter.
+/// Repeats the number of each block for all its elements, up to the extents `wanted`. The last block may be shorter.
 pub(super) fn for_each_place(
     c: &mut NodeCall<'_, '_>,
     param: NodeId,
@@ -72,7 +72,7 @@ pub(super) fn for_each_place(
 /// Computes (x − zero)·scale.
 pub(super) fn dequantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let scale = param(c, 1, x)?.ok_or("it has no scale")?;
+    let scale = param(c, 1, x)?.ok_or("its scale is missing")?;
     let to = c.dtype(scale);
     let mut number = c.cast(x, to)?;
     if let Some(zero) = param(c, 2, x)? {
@@ -85,7 +85,7 @@ pub(super) fn dequantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
 /// Computes round(x / scale) + zero, clamped to the range of the integers.
 pub(super) fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
-    let scale = param(c, 1, x)?.ok_or("it has no scale")?;
+    let scale = param(c, 1, x)?.ok_or("its scale is missing")?;
     let zero = param(c, 2, x)?;
     let to = zero.map_or(c.dtype_attr("output_dtype")?.unwrap_or(DType::U8), |zero| c.dtype(zero));
     let scaled = c.apply("div", [x, scale])?;
@@ -98,7 +98,7 @@ pub(super) fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     within(c, number, zero, to, limits)
 }
 
-/// Adds a zero point to a number. A zero point that is known to be 0 is not added, so −0 is kept.
+/// Adds a zero point to a number. Omits the addition if the zero point is known to be 0, because −0 + 0 is 0.
 fn shifted(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>) -> NodeResult {
     let Some(zero) = zero else { return Ok(number) };
     if c.value(zero).is_some_and(|zero| zero.to_f64().iter().all(|&x| x == 0.0)) {
@@ -108,12 +108,12 @@ fn shifted(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>) -> No
     c.apply("add", [number, zero])
 }
 
-/// Adds a zero point to an integral number and clamps the sum to the range of the integers.
+/// Adds a zero point to an integral number, and clamps the sum to the range of the integer type `to`.
 pub(super) fn saturated(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>, to: DType) -> NodeResult {
     within(c, number, zero, to, to.integers())
 }
 
-/// Adds a zero point as [`saturated`] does, and clamps to the given limits.
+/// Adds a zero point to an integral number, and clamps the sum to the given limits.
 fn within(
     c: &mut NodeCall<'_, '_>,
     number: NodeId,

@@ -1,4 +1,4 @@
-//! Random numbers. They depend on a key that is derived from the node's seed, and are the same in each run.
+//! Random numbers. They follow from a key that is derived from the node's seed, so they are equal in each run.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
@@ -19,14 +19,14 @@ pub(super) const OPS: &[OpRow] = &[
     many("Dropout", 7, dropout),
 ];
 
-/// The source of the shape and the element type.
+/// The source of the shape and the default element type.
 #[derive(Clone, Copy)]
 enum Like {
     Shape,
     Input,
 }
 
-/// Returns the key of a seed, or of the output's name if the node has no seed.
+/// Returns the key for a seed. Without a seed, the key is a hash of the output's name.
 fn key(c: &mut NodeCall<'_, '_>, seed: Option<u64>) -> NodeResult {
     let words = match seed {
         Some(seed) => [seed as u32, (seed >> 32) as u32],
@@ -34,14 +34,15 @@ fn key(c: &mut NodeCall<'_, '_>, seed: Option<u64>) -> NodeResult {
             let name = c.output_name(0);
             c.warn(format!("it has no seed: the numbers are those of the name of its output, `{name}`, in every run"));
             let hash = fnv(name);
-            // A float seed leaves the upper half 0, so this key differs from all of them.
+            // The upper word of this key is odd, and that of a float seed is 0. So the keys differ.
             [hash as u32, (hash >> 32) as u32 | 1]
         }
     };
     c.constant(Tensor::from_i64(DType::U32, &[2], words.map(i64::from)))
 }
 
-/// Returns the 64-bit FNV-1a hash of a text, which is the same in every build.
+/// Returns the 64-bit FNV-1a hash of a text. Unlike the standard library's hash, it is the same in every version of
+/// Rust.
 fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
@@ -52,7 +53,7 @@ fn float_key(c: &mut NodeCall<'_, '_>) -> NodeResult {
     key(c, seed)
 }
 
-/// Draws random numbers by an op, in the element type that the node states.
+/// Draws random numbers with the op `op`, in the element type that the node states.
 fn draw(c: &mut NodeCall<'_, '_>, op: &str, like: Like) -> NodeResult {
     let asked = c.dtype_attr("dtype")?;
     let (dims, dtype) = match like {
@@ -64,7 +65,8 @@ fn draw(c: &mut NodeCall<'_, '_>, op: &str, like: Like) -> NodeResult {
             let dims =
                 c.ints("shape")?.ok_or("cannot draw numbers because the node has no `shape`; add that attribute")?;
             if let Some(extent) = dims.iter().find(|&&extent| extent < 0) {
-                let why = format!("cannot draw numbers because an extent is {extent}; give extents from 0 up");
+                let why =
+                    format!("cannot draw numbers because an extent is {extent}; give extents that are not negative");
                 return Err(why.into());
             }
             (dims.into_iter().map(Dim::Known).collect(), asked.unwrap_or(DType::F32))
@@ -96,7 +98,7 @@ fn normal(c: &mut NodeCall<'_, '_>, like: Like) -> NodeResult {
     scaled(c, x, scale, mean)
 }
 
-/// Draws 0 or 1, with the probabilities of 1 in the input.
+/// Draws 0 or 1 for each element. The input is the probability of 1.
 fn bernoulli(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let p = c.input(0)?;
     let to = c.dtype_attr("dtype")?.unwrap_or(c.dtype(p));
@@ -105,8 +107,8 @@ fn bernoulli(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(drawn, to)
 }
 
-/// Imports `Dropout`. In training it drops elements at random and scales up the others. In inference, and with a ratio
-/// of 0, it drops none.
+/// Imports `Dropout`. In training mode, it replaces random elements by 0 and scales up the remaining ones. In
+/// inference, or with a ratio of 0, it returns its input.
 fn dropout(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let dims = c.shape(x);

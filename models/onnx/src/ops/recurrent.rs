@@ -1,5 +1,5 @@
-//! Recurrent layers. Each direction is a loop over the steps of a sequence. The products of inputs and W are computed
-//! for all steps before the loop. The loop carries the state and multiplies it by R.
+//! Recurrent layers. Each direction is a loop over the steps of a sequence, which carries the states and multiplies
+//! them by R. The products of all inputs with W are one matrix product before the loop.
 
 use eutectic_ir::{DType, NodeId, Type};
 
@@ -28,13 +28,13 @@ const LSTM: RecurrentLayer =
 
 /// A kind of recurrent layer.
 struct RecurrentLayer {
-    /// The number of products with W and R in each step.
+    /// The number of gates. Each gate has `hidden` rows of W and of R.
     gates: usize,
-    /// The default activations.
+    /// The default activations of the gates.
     functions: &'static [&'static str],
     /// The number of carried values: H, or H and C.
     states: usize,
-    /// Computes the next states from x·Wᵀ + bias of the step and the states.
+    /// Computes the next states. The arguments are x·Wᵀ + bias of the step, and the states.
     step: fn(&mut NodeCall<'_, '_>, &Direction<'_>, NodeId, &[NodeId]) -> Outputs,
 }
 
@@ -45,47 +45,47 @@ struct GateFunction {
     beta: f64,
 }
 
-/// A right operand of products.
+/// The right operand of a matrix product, either floats or 8-bit integers.
 #[derive(Clone, Copy)]
 struct Matrix {
     /// The elements [K N].
     value: NodeId,
-    /// The scale and the zero point of 8-bit elements, for the matrix or for each column. Rows are then quantised
-    /// before the product.
+    /// The scale and the zero point of 8-bit elements, for the whole matrix or for each column. The rows of the left
+    /// operand are then quantised before the product.
     decode: Option<[NodeId; 2]>,
 }
 
-/// The parameters of a direction, which all steps share.
+/// The parameters of one direction. All steps share them.
 struct Direction<'a> {
     /// The number of elements of a state.
     hidden: usize,
-    /// Rᵀ [H, gates·H], as a value of the body.
+    /// Rᵀ [H, gates·H], as a value of the loop's body.
     r: Matrix,
-    /// The part of the bias [H] that is added to the product with R, if the kind has one.
+    /// The bias [H] that is added to the product with R inside of the reset of a GRU. `None` for other layers.
     bias: Option<NodeId>,
     /// The peephole weights P [3·H] of the gates i, o and f.
     peepholes: Option<NodeId>,
     activations: &'a [GateFunction],
     clip: Option<f64>,
-    /// GRU: whether the reset gate is applied after the product with R. LSTM: whether the forget gate is 1 minus the
-    /// input gate.
+    /// In a GRU, whether the reset gate is applied after the product with R. In an LSTM, whether the forget gate is 1
+    /// minus the input gate.
     flag: bool,
 }
 
 /// Imports a recurrent layer. The inputs are X, W, R, B, sequence lengths, initial states and peepholes. The outputs
-/// are those of all steps, and the last states. Quantised weights are transposed; their scales and zero points follow
-/// the other inputs.
+/// are the states H of all steps, and the last states. If `quantised`, W and R are transposed, and their scales and
+/// zero points are the last inputs.
 fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -> Outputs {
     let (mut x, w, r) = (c.input(0)?, c.input(1)?, c.input(2)?);
-    // With layout 1, the batch is the first axis of X and of the states, and the second axis of Y.
+    // With `layout` 1, the batch is the first axis of X and of the states, and of Y.
     let batch_first = c.flag("layout")?;
     if c.rank(x) != 3 || c.rank(w) != 3 || c.rank(r) != 3 {
-        return Err("X, W and R must have three axes each".into());
+        return Err("its inputs X, W and R must have three axes each".into());
     }
     if batch_first {
         x = c.transpose(x, &[1, 0, 2])?;
     }
-    let [times, batch, inputs] = c.dims(x)[..] else { return Err("X must have three axes".into()) };
+    let [times, batch, inputs] = c.dims(x)[..] else { return Err("its input X must have three axes".into()) };
     let (directions, hidden) = (c.dims(r)[0], c.dims(r)[if quantised { 1 } else { 2 }]);
     let reversed: &[bool] = match c.word("direction")?.unwrap_or("forward") {
         "forward" => &[false],
@@ -126,7 +126,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
         let bias = c.optional(3).map(|b| of(c, b, 0)).transpose()?;
         let peepholes = c.optional(5 + cell.states).filter(|_| cell.gates == 4).map(|p| of(c, p, 0)).transpose()?;
         let x = if reverse { turned(c, x, lengths)? } else { x };
-        // Compute x·Wᵀ + b of all steps. The bias inside a GRU's reset is added to the product with R.
+        // Computes x·Wᵀ + b for all steps. A GRU's bias inside of the reset is not part of b.
         let inside = if cell.gates == 3 && flag { hidden } else { 0 };
         let flat = c.reshape(x, &[times * batch, inputs])?;
         let mut product = w.product_of(c, flat, Ranges::Tensor)?;
@@ -162,7 +162,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
             let mut next = (cell.step)(c, &step, x, &states)?;
             let mut y = next[0];
             if let Some(runs) = runs {
-                // After the end of a sequence, its states do not change and its outputs are zero.
+                // After the end of a sequence, the states stay as they are, and the outputs are zero.
                 let zero = c.number(0.0, y)?;
                 y = c.apply("where", [runs, y, zero])?;
                 for (next, last) in next.iter_mut().zip(&states) {
@@ -173,7 +173,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
             Ok(next)
         })?;
         let mut results = c.looped(body, times, &starts, &scanned, None)?;
-        let y = results.pop().ok_or("a step returns no state")?;
+        let y = results.pop().ok_or("its step returns no state")?;
         let y = if reverse { turned(c, y, lengths)? } else { y };
         all.push(c.reshape(y, &[times, 1, batch, hidden])?);
         for (last, result) in last.iter_mut().zip(results) {
@@ -189,7 +189,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
     Ok(outputs)
 }
 
-/// Selects a direction and removes the axis of directions.
+/// Selects a direction and removes the axis of directions from the shape.
 fn of_direction(c: &mut NodeCall<'_, '_>, value: NodeId, axis: usize, direction: usize) -> NodeResult {
     let one = c.slice(value, axis, direction, 1)?;
     let mut dims = c.dims(one);
@@ -198,7 +198,7 @@ fn of_direction(c: &mut NodeCall<'_, '_>, value: NodeId, axis: usize, direction:
 }
 
 impl Matrix {
-    /// Reads the matrix of a direction. `decode` is the index of the scale; the zero point follows it.
+    /// Reads the matrix of a direction. `decode` is the input with the scale; the next input is the zero point.
     fn read(
         c: &mut NodeCall<'_, '_>,
         value: NodeId,
@@ -214,7 +214,7 @@ impl Matrix {
         Ok(Matrix { value, decode: Some([number(at)?, number(at + 1)?]) })
     }
 
-    /// Applies a function to the values of the matrix.
+    /// Applies a function to the elements, the scale and the zero point.
     fn try_map(self, mut map: impl FnMut(NodeId) -> NodeResult) -> Result<Matrix, NodeError> {
         let decode = self.decode.map(|[scale, zero]| Ok::<_, NodeError>([map(scale)?, map(zero)?])).transpose()?;
         Ok(Matrix { value: map(self.value)?, decode })
@@ -228,13 +228,13 @@ impl Matrix {
         })
     }
 
-    /// Multiplies states by the matrix. Each state is quantised by its own range, and so does not depend on the others
-    /// in its batch. ONNX Runtime does the same if each has its own thread.
+    /// Multiplies states by the matrix. The state of each sequence is quantised by its own range, so results do not
+    /// depend on other sequences of the batch. ONNX Runtime does the same if each sequence has its own thread.
     fn product(self, c: &mut NodeCall<'_, '_>, states: NodeId) -> NodeResult {
         self.product_of(c, states, Ranges::Row)
     }
 
-    /// Multiplies rows by the matrix.
+    /// Multiplies rows by the matrix. `ranges` selects which elements of quantised rows share a scale.
     fn product_of(self, c: &mut NodeCall<'_, '_>, rows: NodeId, ranges: Ranges) -> NodeResult {
         match self.decode {
             None => c.apply("matmul", [rows, self.value]),
@@ -246,13 +246,13 @@ impl Matrix {
     }
 }
 
-/// Returns the activations of all directions. The lists of alphas and betas have entries for those activations that
-/// take one.
+/// Returns the activations of all directions. The lists `activation_alpha` and `activation_beta` have entries only for
+/// activations with that parameter.
 fn activations(c: &NodeCall<'_, '_>, cell: &RecurrentLayer, directions: usize) -> Result<Vec<GateFunction>, NodeError> {
     let count = directions * cell.functions.len();
     let names: Vec<String> = match c.words("activations")? {
         Some(names) if names.len() == count => names.into_iter().map(str::to_lowercase).collect(),
-        Some(names) => return Err(format!("{} activations, {count} are wanted", names.len()).into()),
+        Some(names) => return Err(format!("it has {} activations, but must have {count}", names.len()).into()),
         None => cell.functions.iter().cycle().take(count).map(|name| name.to_lowercase()).collect(),
     };
     let mut alphas = c.floats("activation_alpha")?.unwrap_or_default().into_iter();
@@ -274,7 +274,8 @@ fn activations(c: &NodeCall<'_, '_>, cell: &RecurrentLayer, directions: usize) -
     names.into_iter().map(activation).collect()
 }
 
-/// Reverses each sequence of x [T B K]. With lengths [B], elements after the end of a sequence keep their place.
+/// Reverses each sequence of x [T B K]. If lengths [B] are given, elements after the end of a sequence keep their
+/// place.
 fn turned(c: &mut NodeCall<'_, '_>, x: NodeId, lengths: Option<NodeId>) -> NodeResult {
     let [times, batch, width] = c.dims(x)[..] else { return Err("its sequences must have three axes".into()) };
     let Some(lengths) = lengths else { return c.slice_by(x, 0, times as i64 - 1, times, -1) };
@@ -351,12 +352,12 @@ impl Direction<'_> {
         self.activations[at].of(c, x, self.clip)
     }
 
-    /// Returns gate `at` of [B, gates·H].
+    /// Returns gate `at` of a value [B, gates·H].
     fn gate(&self, c: &mut NodeCall<'_, '_>, x: NodeId, at: usize) -> NodeResult {
         c.slice(x, 1, at * self.hidden, self.hidden)
     }
 
-    /// Adds the peephole product of a state to x.
+    /// Adds the product of a state with the peephole weights of gate `at` to x.
     fn peep(&self, c: &mut NodeCall<'_, '_>, x: NodeId, at: usize, state: NodeId) -> NodeResult {
         let Some(peepholes) = self.peepholes else { return Ok(x) };
         let p = c.slice(peepholes, 0, at * self.hidden, self.hidden)?;
@@ -372,8 +373,8 @@ fn simple_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states
     Ok(vec![step.activation(c, 0, sum)?])
 }
 
-/// Computes H' = (1 − z)·h + z·H with the update gate z and the reset gate r. The reset is applied before or after the
-/// product with R.
+/// Computes H' = (1 − z)·h + z·H, where z is the update gate and h the candidate. The reset gate r is applied to H, or
+/// to the product of H with R.
 fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
     let (h, hidden) = (states[0], step.hidden);
     let (candidate, gates) = if step.flag {
@@ -410,7 +411,8 @@ fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &
     Ok(vec![c.apply("add", [fresh, old])?])
 }
 
-/// Computes C' = f·C + i·g and H' = o·h(C'). The gates i, o, f and the candidate g are stored in this order.
+/// Computes C' = f·C + i·g and H' = o·h(C'), where h is the third activation. In x and the products, the gates i, o, f
+/// and the candidate g have this order.
 fn lstm_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
     let (h, cell) = (states[0], states[1]);
     let product = step.r.product(c, h)?;

@@ -1,4 +1,4 @@
-//! Reductions, each composed of a pointwise function, a reduction op, and another pointwise function.
+//! Reductions. Each one is a pointwise function, a reduction op, and another pointwise function.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
@@ -31,8 +31,8 @@ fn square(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     c.apply("mul", [x, x])
 }
 
-/// Returns the reduced axes and the shape of the result. Without axes, all are reduced, unless `noop_with_empty_axes`
-/// is set.
+/// Returns the reduced axes, and the shape of the result. Without axes, all axes are reduced, or none if
+/// `noop_with_empty_axes` is set.
 fn axes(c: &NodeCall<'_, '_>, dims: &[Dim]) -> Result<(Vec<usize>, Vec<Dim>), NodeError> {
     let given = c.list("axes", 1)?.unwrap_or_default();
     let mut axes: Vec<usize> = given.into_iter().map(|a| c.axis(a, dims.len())).collect::<Result<_, _>>()?;
@@ -48,7 +48,7 @@ fn axes(c: &NodeCall<'_, '_>, dims: &[Dim]) -> Result<(Vec<usize>, Vec<Dim>), No
     Ok((axes, result))
 }
 
-/// Computes the mean. The mean of integers is truncated.
+/// Computes the mean. That of integers is truncated.
 fn mean(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.shape(x))?;
@@ -64,7 +64,7 @@ fn reduce(
 ) -> NodeResult {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.shape(x))?;
-    // The extremum of Booleans is computed on 0 and 1.
+    // The maximum and minimum of Booleans are computed as integers 0 and 1.
     let dtype = c.dtype(x);
     let x = if dtype == DType::Bool { c.cast(x, DType::U8)? } else { x };
     let terms = before(c, x)?;
@@ -74,7 +74,8 @@ fn reduce(
     c.reshape(result, &dims)
 }
 
-/// Computes log Σ eˣ⁻ᵐ + m, where m is the maximum, or 0 if the maximum is infinite.
+/// Computes log Σ eˣ⁻ᵐ + m, where m is the maximum of the row. If the maximum is infinite, m is 0, because ∞ − ∞ is
+/// NaN.
 fn log_sum_exp(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (axes, dims) = axes(c, &c.shape(x))?;

@@ -1,4 +1,5 @@
-//! Interpolated reads of images at computed places: pooling of regions, and convolutions with offsets.
+//! Bilinear reads of images at computed places: pooling of regions (`RoiAlign`), and convolutions with offsets
+//! (`DeformConv`).
 
 use eutectic_ir::{DType, NodeId, ops::Ids};
 
@@ -18,7 +19,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("DeformConv", 19, deformed),
 ];
 
-/// Images as a table with one row for each pixel.
+/// Images as a table with a row for each pixel.
 struct Pixels {
     /// The channels of each pixel: [planes·height·width channels].
     rows: NodeId,
@@ -26,7 +27,7 @@ struct Pixels {
     width: usize,
 }
 
-/// The pixels around a place: whether below instead of above, and right instead of left.
+/// The four pixels around a place: whether the pixel is below the place, and whether it is right of it.
 const CORNERS: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
 
 impl Pixels {
@@ -41,8 +42,9 @@ impl Pixels {
         Ok(Pixels { rows: c.reshape(moved, &[planes * height * width, channels])?, height, width })
     }
 
-    /// Returns the four pixels around places of a plane, each times its bilinear weight: [places.. channels]. Pixels
-    /// outside of the image are 0. `places` are rows and columns of one shape, and plane indices broadcast to it.
+    /// Returns the four pixels around places of a plane, each multiplied by its bilinear weight: [places.. channels].
+    /// Pixels outside of the image are 0. `places` are row and column coordinates of the same shape, and `plane` has
+    /// indices that broadcast to that shape.
     fn around(&self, c: &mut NodeCall<'_, '_>, plane: NodeId, places: [NodeId; 2]) -> Result<[NodeId; 4], NodeError> {
         let first = c.with("mul", plane, (self.height * self.width) as i64)?;
         let rows = neighbours(c, places[0], self.height)?;
@@ -58,11 +60,12 @@ impl Pixels {
             let weight = c.reshape(weight, &[&c.dims(weight)[..], &[1]].concat())?;
             corners.push(c.apply("mul", [pixel, weight])?);
         }
-        corners.try_into().map_err(|_| NodeError("a place has four corners".into()))
+        corners.try_into().map_err(|_| NodeError("the number of pixels around a place is not four".into()))
     }
 }
 
-/// Returns the two integers around places along an axis, each with its weight. The weight is 0 outside of the axis.
+/// Returns the two integers next to each place along an axis, with their weights. Integers outside of the axis have
+/// weight 0.
 fn neighbours(c: &mut NodeCall<'_, '_>, place: NodeId, extent: usize) -> Result<[(NodeId, NodeId); 2], NodeError> {
     let low = c.apply("floor", [place])?;
     let above = c.apply("sub", [place, low])?;
@@ -79,11 +82,11 @@ fn neighbours(c: &mut NodeCall<'_, '_>, place: NodeId, extent: usize) -> Result<
         let kept = c.op("clamp", &[number], &[("min", 0.0.into()), ("max", last.into())])?;
         both.push((c.cast(kept, DType::I64)?, weight));
     }
-    both.try_into().map_err(|_| NodeError("a place has two neighbours".into()))
+    both.try_into().map_err(|_| NodeError("the number of neighbours of a place is not two".into()))
 }
 
-/// Returns the samples of a region's bins along an axis: their places [regions bins samples], and their weights. A
-/// sample outside of the image has weight 0.
+/// Returns the samples of a region's bins along an axis: their places [regions bins samples], and a weight that is 0
+/// outside of the image and 1 inside.
 fn samples(
     c: &mut NodeCall<'_, '_>,
     [start, end]: [NodeId; 2],
@@ -115,7 +118,7 @@ fn samples(
     Ok([kept, c.cast(inside, c.dtype(place))?])
 }
 
-/// Returns the mean or the maximum of the samples in each bin of regions.
+/// Imports `RoiAlign`: the mean or the maximum of the samples in each bin of each region.
 fn region_means(c: &mut NodeCall<'_, '_>, default: &str) -> NodeResult {
     let (x, regions, images) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let half = match c.word("coordinate_transformation_mode")?.unwrap_or(default) {
@@ -177,7 +180,8 @@ fn region_means(c: &mut NodeCall<'_, '_>, default: &str) -> NodeResult {
     c.transpose(bins, &[0, 3, 1, 2])
 }
 
-/// Imports `DeformConv`. Offsets move the places that windows read, and each element is multiplied by its mask.
+/// Imports `DeformConv`, a convolution whose windows read at places that the offsets move. A mask multiplies each
+/// element that a window reads.
 fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w, offset) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let (image_dims, weight_dims) = (c.dims(x), c.dims(w));
@@ -191,7 +195,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (groups, parts) = (groups(c)?, usize::try_from(c.int_or("offset_group", 1)?).unwrap_or(0));
     let taps = size.iter().product::<usize>();
     let [_, given, high, wide] = c.dims(offset)[..] else {
-        return Err(format!("its offsets have extents {:?}; four axes are needed", c.dims(offset)).into());
+        return Err(format!("its offsets have extents {:?}, but must have four axes", c.dims(offset)).into());
     };
     let fits =
         groups > 0 && parts > 0 && channels % parts == 0 && of_group * groups == channels && results % groups == 0;
@@ -207,7 +211,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let moved = c.slice(offset, 2, axis, 1)?;
         let moved = c.reshape(moved, &image)?;
         let dtype = c.dtype(moved);
-        // The place of a tap within its window, plus the place of the window.
+        // The place of a tap is the place of its window plus the place of the tap in it.
         let tap = c.iota(&[1, size[0], size[1], 1, 1], 1 + axis, dtype)?;
         let tap = c.with("mul", tap, windows.dilation[axis] as f64)?;
         let start = c.iota(&[1, 1, 1, high, wide], 3 + axis, dtype)?;
@@ -216,7 +220,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let fixed = c.with("sub", fixed, windows.before[axis] as f64)?;
         let fixed = c.reshape(fixed, &[1, taps, high, wide])?;
         let place = c.apply("add", [fixed, moved])?;
-        // Clamping is safe: one element outside of the axis, the weight is already 0.
+        // The weight is already 0 at one element outside of the axis, so clamping to that place changes no result.
         c.op("clamp", &[place], &[("min", (-1.0).into()), ("max", (extent as f64).into())])
     };
     let places = [place(c, 0, rows)?, place(c, 1, columns)?];
@@ -232,7 +236,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let mask = c.reshape(mask, &[&image[..], &[1]].concat())?;
         value = c.apply("mul", [value, mask])?;
     }
-    // Multiply the columns of a group's channels and taps by the weights.
+    // The weights multiply a matrix whose columns have all channels and taps of a group.
     let value = c.transpose(value, &[0, 4, 1, 2, 3])?;
     let value = c.reshape(value, &[n, groups, of_group * taps, high * wide])?;
     let w = c.reshape(w, &[1, groups, results / groups, of_group * taps])?;

@@ -1,6 +1,6 @@
-//! Resizing. Along each axis, nearest interpolation is a view or a gather, and the others are weighted sums of few
-//! elements. So a nonfinite element affects its neighbours only. Elements and weights are computed during the import.
-//! ONNX's reference implementation defines the modes (`onnx/reference/ops/op_resize.py`).
+//! Resizes images. Along each axis, nearest interpolation is a view or a gather, and other interpolations are weighted
+//! sums of a few elements. So an infinity or NaN affects only elements next to it. The import computes which elements
+//! are read, and their weights. ONNX's reference implementation defines the modes (`onnx/reference/ops/op_resize.py`).
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
@@ -14,7 +14,7 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[
     one("Upsample", 7, |c| {
-        let scales = c.floats("scales")?.ok_or("it has no scales")?;
+        let scales = c.floats("scales")?.ok_or("its attribute `scales` is missing")?;
         Sampling::asymmetric(c)?.scaled(c, &scales)
     }),
     one("Upsample", 9, |c| {
@@ -28,23 +28,24 @@ pub(super) const OPS: &[OpRow] = &[
     one("Resize", 11, resize),
 ];
 
-/// The interpolation.
+/// The interpolation between elements.
 #[derive(Clone, Copy)]
 enum Interpolation {
-    /// The left or the right element, as a function of the fractional place.
+    /// The nearest element. The function returns whether it is the right one, from the fractional part of the place.
     Nearest(fn(f64) -> bool),
     /// A triangular kernel.
     Linear,
-    /// Keys' cubic convolution with this coefficient.
+    /// Keys' cubic convolution. The field is its coefficient a.
     Cubic(f64),
 }
 
-/// The place in the input of an element of the result, from its index, the scale, and the extents of input and result.
+/// Returns the place in the input for an element of the result. The arguments are the element's index, the scale, the
+/// extent of the input and that of the result.
 type SourcePlace = fn(f64, f64, f64, f64) -> f64;
 
 /// The region of `tf_crop_and_resize`, and the value outside of it.
 struct Crop {
-    /// Start and end along each axis, as fractions of its extent.
+    /// The start and the end along each axis, as fractions of the input's extent.
     roi: Vec<[f64; 2]>,
     outside: f64,
 }
@@ -53,28 +54,33 @@ impl Crop {
     /// The whole axis.
     const WHOLE: [f64; 2] = [0.0, 1.0];
 
-    /// Reads the region from its input, which has the starts of `axes`, then the ends.
+    /// Reads the region from input 1: the starts along `axes`, then the ends.
     fn read(c: &NodeCall<'_, '_>, axes: &[usize], rank: usize) -> Result<Option<Crop>, NodeError> {
         if c.word("coordinate_transformation_mode")? != Some("tf_crop_and_resize") {
             return Ok(None);
         }
         let given = c.known(1)?.to_f64();
         if given.len() != 2 * axes.len() {
-            return Err(format!("its region has {} numbers for {} axes", given.len(), axes.len()).into());
+            return Err(format!(
+                "its region has {} numbers for {} axes, but must have two for each",
+                given.len(),
+                axes.len()
+            )
+            .into());
         }
         let mut roi = vec![Crop::WHOLE; rank];
         axes.iter().enumerate().for_each(|(i, &axis)| roi[axis] = [given[i], given[i + axes.len()]]);
         Ok(Some(Crop { roi, outside: c.float_or("extrapolation_value", 0.0)? }))
     }
 
-    /// Returns the place in the input of an element of the result.
+    /// Returns the place in the input for an element of the result.
     fn place(&self, axis: usize, x: f64, extent: f64, result: f64) -> f64 {
         let [start, end] = self.roi[axis];
         let last = extent - 1.0;
         if result > 1.0 { start * last + x * (end - start) * last / (result - 1.0) } else { 0.5 * (start + end) * last }
     }
 
-    /// Replaces elements of the result whose place is outside of the image along any axis.
+    /// Replaces elements of the result whose place is outside of the image along at least one axis.
     fn extrapolated(&self, c: &mut NodeCall<'_, '_>, mut result: NodeId, dims: &[usize]) -> NodeResult {
         for (axis, &extent) in dims.iter().enumerate().filter(|(axis, _)| self.roi[*axis] != Crop::WHOLE) {
             let count = c.dims(result)[axis];
@@ -100,19 +106,20 @@ struct Sampling {
     kernel: Interpolation,
     place: SourcePlace,
     crop: Option<Crop>,
-    /// Whether the kernel is widened when an axis shrinks.
+    /// Whether the interpolation kernel is widened where an axis shrinks.
     antialias: bool,
-    /// Whether elements outside have weight 0. Otherwise they repeat the edge.
+    /// Whether elements outside of the image have weight 0. Otherwise the elements at the edge stand for them.
     exclude_outside: bool,
 }
 
 impl Sampling {
-    /// Returns the definition before opset 11.
+    /// Reads the attributes of ops before opset 11, for which the place of an element is its index divided by the
+    /// scale.
     fn asymmetric(c: &NodeCall<'_, '_>) -> Result<Sampling, NodeError> {
         let kernel = match c.word("mode")?.unwrap_or("nearest") {
             "nearest" => Interpolation::Nearest(|_| false),
             "linear" => Interpolation::Linear,
-            other => return Err(format!("its mode `{other}` is not known").into()),
+            other => return Err(format!("its mode `{other}` is not supported").into()),
         };
         Ok(Sampling { kernel, place: |x, scale, _, _| x / scale, crop: None, antialias: false, exclude_outside: false })
     }
@@ -128,7 +135,7 @@ impl Sampling {
             }),
             "linear" => Interpolation::Linear,
             "cubic" => Interpolation::Cubic(c.float_or("cubic_coeff_a", -0.75)?),
-            other => return Err(format!("its mode `{other}` is not known").into()),
+            other => return Err(format!("its mode `{other}` is not supported").into()),
         };
         let place: SourcePlace = match c.word("coordinate_transformation_mode")?.unwrap_or("half_pixel") {
             "half_pixel" => |x, scale, _, _| (x + 0.5) / scale - 0.5,
@@ -139,7 +146,7 @@ impl Sampling {
             "pytorch_half_pixel" => |x, scale, _, result| if result > 1.0 { (x + 0.5) / scale - 0.5 } else { 0.0 },
             "asymmetric" => |x, scale, _, _| x / scale,
             "tf_half_pixel_for_nn" => |x, scale, _, _| (x + 0.5) / scale,
-            // The region determines the place, not the scale.
+            // The place depends on the region and not on the scale.
             "tf_crop_and_resize" => |x, _, _, _| x,
             "align_corners" => |x, scale, extent, _| match scale * extent {
                 1.0 => 0.0,
@@ -151,7 +158,7 @@ impl Sampling {
         Ok(Sampling { kernel, place, crop: Crop::read(c, axes, rank)?, antialias, exclude_outside })
     }
 
-    /// Resizes each axis by its scale.
+    /// Resizes each axis by its own scale.
     fn scaled(&self, c: &mut NodeCall<'_, '_>, scales: &[f64]) -> NodeResult {
         let x = c.input(0)?;
         let shape = c.shape(x);
@@ -170,8 +177,9 @@ impl Sampling {
         self.resized(c, x, steps)
     }
 
-    /// Resizes axes, each to an extent by a scale. Axes that shrink go first, so later ones have fewer elements. Axes
-    /// that grow go from the innermost to the outermost, because elements of an outer axis are read as whole rows.
+    /// Resizes axes, each to an extent by a scale. Axes that shrink come first, so that the later steps process fewer
+    /// elements. Axes that grow follow from the innermost to the outermost one, because a step along an outer axis
+    /// reads whole rows.
     fn resized(&self, c: &mut NodeCall<'_, '_>, x: NodeId, mut steps: Vec<(usize, f64, Dim)>) -> NodeResult {
         steps.sort_by_key(|&(axis, scale, _)| if scale > 1.0 { (true, -(axis as i64)) } else { (false, axis as i64) });
         let mut result = x;
@@ -181,23 +189,24 @@ impl Sampling {
         self.extrapolated(c, x, result)
     }
 
-    /// Fills the part of the result that is outside of the image.
+    /// Replaces the elements of the result that are outside of the image.
     fn extrapolated(&self, c: &mut NodeCall<'_, '_>, x: NodeId, result: NodeId) -> NodeResult {
         let Some(crop) = &self.crop else { return Ok(result) };
         let dims = c.dims(x);
         crop.extrapolated(c, result, &dims)
     }
 
-    /// Resizes one axis.
+    /// Resizes one axis by a scale to the extent `result`.
     fn along(&self, c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, scale: f64, result: &Dim) -> NodeResult {
         let whole = self.crop.as_ref().is_none_or(|crop| crop.roi[axis] == Crop::WHOLE);
         if scale == 1.0 && *result == c.shape(x)[axis] && whole {
             return Ok(x);
         }
         let (extent, result) = (c.extent(x, axis), c.fix(result));
-        // The weights are computed here. The limit is beyond real images.
+        // The import computes a weight for each pair of elements, so their number is limited. The limit is far above
+        // that of real images.
         if extent == 0 || result.saturating_mul(extent) > 1 << 28 {
-            return Err(format!("it resizes an axis from {extent} to {result} elements, which is not supported").into());
+            return Err(format!("it resizes an axis from {extent} to {result} elements; the axis must not be empty, and the product at most 268435456").into());
         }
         let rows: Vec<Vec<(usize, f64)>> =
             (0..result).map(|i| self.weights(axis, i, scale, [extent, result])).collect();
@@ -209,15 +218,15 @@ impl Sampling {
         weighted(c, x, axis, rows, taps)
     }
 
-    /// Returns the elements of the axis that contribute to element `i` of the result, with their weights.
+    /// Returns the indices and weights of the elements of the axis whose sum is element `i` of the result.
     fn weights(&self, axis: usize, i: usize, scale: f64, [extent, result]: [usize; 2]) -> Vec<(usize, f64)> {
         let (x, width, count) = (i as f64, extent as f64, result as f64);
         let at = match &self.crop {
-            // Places outside of the image are clamped here. `extrapolated` replaces their elements afterwards.
+            // Places outside of the image are clamped here, and `extrapolated` replaces their elements afterwards.
             Some(crop) => crop.place(axis, x, width, count).clamp(0.0, width - 1.0),
             None => (self.place)(x, scale, width, count),
         };
-        // At an integral place, the left neighbour is at a distance of 1.
+        // An integral place counts as 1 after its left neighbour, as in the reference implementation.
         let (base, rest) = if at.fract() == 0.0 { (at - 1.0, 1.0) } else { (at.floor(), at - at.floor()) };
         let weights = self.kernel.weights(rest, if self.antialias { scale.min(1.0) } else { 1.0 });
         let first = base as i64 - weights.len() as i64 / 2 + 1;
@@ -236,7 +245,7 @@ impl Sampling {
     }
 }
 
-/// Computes each element of the result as a weighted sum of `taps` elements of an axis.
+/// Computes the elements of the result as weighted sums of equally many elements of an axis.
 fn weighted(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -245,8 +254,8 @@ fn weighted(
     taps: usize,
 ) -> NodeResult {
     for row in &mut rows {
-        // Missing taps repeat the last one with its weight split in halves. A tap of weight 0 would turn infinity into
-        // NaN.
+        // A shorter row repeats its last element, and splits the weight into halves. A repetition with weight 0 would
+        // turn an infinite element into NaN.
         while row.len() < taps {
             let half = row.last_mut().map_or((0, 0.0), |(at, weight)| {
                 *weight /= 2.0;
@@ -271,8 +280,8 @@ fn weighted(
     Ok(sum)
 }
 
-/// Returns elements of an axis by index. It is a view if each is repeated equally often or if they are equidistant, and
-/// a gather otherwise.
+/// Returns elements of an axis by index. The result is a view if each element is repeated equally often, or if the
+/// indices are equidistant. Otherwise it is a gather.
 pub(super) fn taken(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, ids: &[usize]) -> NodeResult {
     let (mut dims, extent) = (c.shape(x), c.extent(x, axis));
     let times = ids.len() / extent;
@@ -296,8 +305,8 @@ pub(super) fn taken(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, ids: &[usi
 }
 
 impl Interpolation {
-    /// Returns the kernel weights for a place at a distance of `rest` after an element. The kernel is widened by
-    /// 1/scale.
+    /// Returns the weights of the elements around a place that is `rest` after an element. The kernel is wider by the
+    /// factor 1/scale.
     fn weights(self, rest: f64, scale: f64) -> Vec<f64> {
         let (reach, f): (f64, &dyn Fn(f64) -> f64) = match self {
             Interpolation::Nearest(right) => {
@@ -314,12 +323,12 @@ impl Interpolation {
         let start = (-reach / scale).floor() as i64 + 1;
         let weights: Vec<f64> = (start..2 - start).map(|k| f(((k as f64 - rest) * scale).abs())).collect();
         let total: f64 = weights.iter().sum();
-        // Only a widened kernel needs normalization.
+        // Only the weights of a widened kernel do not add up to 1.
         if scale < 1.0 { weights.into_iter().map(|w| w / total).collect() } else { weights }
     }
 }
 
-/// Imports `Resize`, given scales or sizes of all axes or of some.
+/// Imports `Resize`. The scales or sizes are given for all axes or for the axes in `axes`.
 fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let shape = c.shape(x);
@@ -342,7 +351,7 @@ fn resize(c: &mut NodeCall<'_, '_>) -> NodeResult {
         return plan.scaled(c, &scales);
     }
     if sizes.iter().any(|size| size.range().is_none_or(|(least, _)| least < 0)) {
-        return Err("a negative size".into());
+        return Err("one of its sizes is negative".into());
     }
     if sizes.len() != axes.len() {
         return Err(format!("it has {} sizes for {} axes", sizes.len(), axes.len()).into());

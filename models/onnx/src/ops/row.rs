@@ -10,28 +10,28 @@ use super::super::{
 /// The outputs of a node.
 pub(super) type Outputs = Result<Vec<NodeId>, NodeError>;
 
-/// The mapping of an op.
+/// The translation of an op.
 #[derive(Clone, Copy)]
 pub enum Build {
-    /// A Eutectic op without attributes.
+    /// The Eutectic op of the same meaning, without attributes.
     Op(&'static str),
-    /// A function that builds the single output.
+    /// A function that builds the only output.
     One(fn(&mut NodeCall<'_, '_>) -> NodeResult),
-    /// A declared op.
+    /// An op that the user declares.
     Declared(Op),
-    /// A function that builds the outputs, in order. Outputs that it does not return are not supported.
+    /// A function that builds the outputs in order. Further outputs of the node are not supported.
     Many(fn(&mut NodeCall<'_, '_>) -> Outputs),
 }
 
-/// One form of an op.
+/// An op as defined from one version of its op set on.
 pub(super) struct OpRow {
     pub name: &'static str,
-    /// The first version of its domain's op set with this form.
+    /// The first version of the domain's op set with this definition.
     pub since: i64,
     pub build: Build,
 }
 
-/// Declares an op that has a Eutectic counterpart.
+/// Declares an op that is equal to a Eutectic op.
 pub(super) const fn same(name: &'static str, since: i64, op: &'static str) -> OpRow {
     OpRow { name, since, build: Build::Op(op) }
 }

@@ -1,5 +1,5 @@
-//! Writes by index. If the ids are known, each place reads its update ([`Placed`]). An id that is out of range is an
-//! error.
+//! Ops that write by index. If ids are known, each place reads its update ([`Placed`]). An id that is out of range is
+//! an error.
 
 use eutectic_ir::{
     DType, NodeId,
@@ -24,8 +24,8 @@ pub(super) const OPS: &[OpRow] = &[
     one("TensorScatter", 24, tensor_scatter),
 ];
 
-/// Returns the scatter op of the node's reduction, and the op that combines an update with the present element. `None`
-/// replaces the element.
+/// Returns the scatter op for the attribute `reduction`, and the op that combines an update with the present element.
+/// That is `None` if the update replaces the element.
 fn reduction(c: &NodeCall<'_, '_>) -> Result<(&'static str, Option<&'static str>), NodeError> {
     match c.word("reduction")?.unwrap_or("none") {
         "none" => Ok(("scatter", None)),
@@ -33,11 +33,11 @@ fn reduction(c: &NodeCall<'_, '_>) -> Result<(&'static str, Option<&'static str>
         "mul" => Ok(("scatter-prod", Some("mul"))),
         "max" => Ok(("scatter-max", Some("max"))),
         "min" => Ok(("scatter-min", Some("min"))),
-        other => Err(format!("a reduction `{other}`").into()),
+        other => Err(format!("its reduction is `{other}`; it must be none, add, mul, max or min").into()),
     }
 }
 
-/// Applies updates whose places are known, along the first `axes` axes of the data.
+/// Applies updates whose places along the first `axes` axes of the data are known.
 fn placed(
     c: &mut NodeCall<'_, '_>,
     data: NodeId,
@@ -54,19 +54,19 @@ fn placed(
     placed.written(c, data, updates, &dims, combine).map(Some)
 }
 
-/// Computes out[.. ids[.. j ..] ..] = updates[.. j ..]. Ids and updates may be shorter than the data along the other
-/// axes.
+/// Imports `ScatterElements`: out[.. ids[.. j ..] ..] = updates[.. j ..], where j is the index along `axis`. Along
+/// other axes, ids and updates may be shorter than the data.
 fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
     let axis = c.axis(c.int_or("axis", 0)?, dims.len())?;
     let given = c.dims(ids);
     if given != c.dims(updates) || given.len() != dims.len() {
-        return Err(format!("its ids have extents {given:?}, but its updates {:?}", c.dims(updates)).into());
+        return Err(format!("its ids have extents {given:?}, but its updates have {:?}", c.dims(updates)).into());
     }
     if let Some(at) = (0..dims.len()).find(|&at| at != axis && given[at] > dims[at]) {
         return Err(
-            format!("its ids have an extent of {} along axis {at}, but its data {}", given[at], dims[at]).into()
+            format!("its ids have an extent of {} along axis {at}, but its data only {}", given[at], dims[at]).into()
         );
     }
     if given.contains(&0) {
@@ -86,7 +86,7 @@ fn scatter_elements(c: &mut NodeCall<'_, '_>) -> NodeResult {
     written(c, data, updates, ids, [places, count])
 }
 
-/// Writes updates along the second of three axes. The other two axes have equal extents in data and updates.
+/// Writes updates along the second of three axes. Data and updates have equal extents along the other two.
 fn written(
     c: &mut NodeCall<'_, '_>,
     data: NodeId,
@@ -102,16 +102,16 @@ fn written(
     c.reshape(result, &dims)
 }
 
-/// Returns the coordinate of an id along an axis of `extent` places. The id has this index in a tensor of shape
-/// `given`.
+/// Returns the coordinate that an id names along an axis with `extent` places. For an error, `number` is the flat index
+/// of the id in a tensor with extents `given`.
 fn coordinate(id: i64, extent: usize, number: usize, given: &[usize]) -> Result<usize, NodeError> {
     let ids = Ids { extent: extent as i64, from_end: true };
     let place = ids.place(id).and_then(|at| usize::try_from(at).ok());
     place.ok_or_else(|| ids::out_of_range(OutOfRange { id, ids }, number, given))
 }
 
-/// Returns the places in data of extents `dims` that ids of extents `given` name along an axis. Along the other axes,
-/// ids are no longer than the data.
+/// Returns the flat places in data of extents `dims` that ids of extents `given` name along `axis`. Along other axes,
+/// the place of an id is its own index.
 fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize) -> Result<Vec<usize>, NodeError> {
     let place = |(number, &id): (usize, &i64)| {
         let (mut rest, mut place, mut stride) = (number, 0, 1);
@@ -125,7 +125,8 @@ fn places_of_elements(ids: &[i64], given: &[usize], dims: &[usize], axis: usize)
     ids.iter().enumerate().map(place).collect()
 }
 
-/// Returns the rows that ids of `dims.len()` coordinates name. `given` are the extents of the ids.
+/// Returns the rows that ids name. Each id consists of `dims.len()` coordinates. `given` are the extents of the tensor
+/// of ids.
 fn places_of_rows(ids: &[i64], given: &[usize], dims: &[usize]) -> Result<Vec<usize>, NodeError> {
     let place = |(number, id): (usize, &[i64])| {
         id.iter().zip(dims).enumerate().try_fold(0, |place, (axis, (&id, &extent))| {
@@ -135,7 +136,7 @@ fn places_of_rows(ids: &[i64], given: &[usize], dims: &[usize]) -> Result<Vec<us
     ids.chunks(dims.len().max(1)).enumerate().map(place).collect()
 }
 
-/// Pads x with zeros to the extents of the data, except along axis `but`.
+/// Pads x with a value up to the extents of the data, along all axes except `but`.
 fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, value: f64) -> NodeResult {
     let mut wide = x;
     for (axis, (extent, wanted)) in c.dims(x).into_iter().zip(dims).enumerate().filter(|(axis, _)| *axis != but) {
@@ -152,7 +153,7 @@ fn widened(c: &mut NodeCall<'_, '_>, x: NodeId, dims: &[usize], but: usize, valu
     Ok(wide)
 }
 
-/// Imports `ScatterND`. The last axis of the ids has coordinates along the first axes of the data.
+/// Imports `ScatterND`. The last axis of the ids has the coordinates along the first axes of the data.
 fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, ids, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dims = c.dims(data);
@@ -160,7 +161,7 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (count, row): (usize, usize) = (c.dims(rows)[0], c.dims(rows)[1..].iter().product());
     let wanted = [&c.dims(at), &c.dims(rows)[1..]].concat();
     if c.dims(updates) != wanted {
-        return Err(format!("its updates have extents {:?}; {wanted:?} are needed", c.dims(updates)).into());
+        return Err(format!("its updates have extents {:?}, but must have {wanted:?}", c.dims(updates)).into());
     }
     let many: usize = c.dims(at).iter().product();
     if many * row == 0 {
@@ -178,13 +179,13 @@ fn scatter_nd(c: &mut NodeCall<'_, '_>) -> NodeResult {
     written(c, data, updates, at, [[1, count, row], [1, many, row]])
 }
 
-/// Imports `TensorScatter`: writes new rows [B .. S ..] to a cache, starting at row `write_indices[b]`.
+/// Imports `TensorScatter`: writes new rows to a cache [B .. S ..], starting at row `write_indices[b]` of sequence b.
 fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (data, updates) = (c.input(0)?, c.input(1)?);
     let (dims, new) = (c.dims(data), c.dims(updates));
     let axis = c.axis(c.int_or("axis", -2)?, dims.len())?;
     if axis == 0 {
-        return Err("its axis is that of the batch".into());
+        return Err("its `axis` is 0, which is the axis of the batch".into());
     }
     if new.len() != dims.len() {
         return Err(format!("its updates of extents {new:?} do not fit a cache of extents {dims:?}").into());
@@ -195,7 +196,7 @@ fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let linear = match c.word("mode")?.unwrap_or("linear") {
         "linear" => true,
         "circular" => false,
-        other => return Err(format!("a mode `{other}`").into()),
+        other => return Err(format!("its mode is `{other}`; it must be linear or circular").into()),
     };
     let place = c.iota(&dims, axis, DType::I64)?;
     let number = match c.optional(2) {
@@ -203,7 +204,7 @@ fn tensor_scatter(c: &mut NodeCall<'_, '_>) -> NodeResult {
         Some(first) => {
             let mut first = c.cast(first, DType::I64)?;
             if linear {
-                // All new rows must fit in the cache.
+                // The start is checked so that all new rows fit in the cache.
                 let extent = (dims[axis] + 1).saturating_sub(new[axis]) as i64;
                 first = ids::checked(c, first, Ids { extent, from_end: false })?;
             }

@@ -16,16 +16,16 @@ use super::{
 pub(super) const OPS: &[OpRow] =
     &[one("Slice", 1, slice), many("Split", 2, split), one("Pad", 2, pad), one("CenterCropPad", 18, centred)];
 
-/// The largest number of padding elements that are listed by index.
+/// The largest number of padding elements along an axis that a gather by index can produce.
 const LISTED: i64 = 1 << 24;
 
-/// Imports `Slice`: elements from `starts` to `ends` with `steps`, which are attributes in old op sets. Bounds outside
-/// of the axis are clamped.
+/// Imports `Slice`: the elements from `starts` to `ends` with `steps`, which are attributes in op sets before 10.
+/// Bounds outside of the axis are clamped to it.
 fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
-    let starts = bounds(c, "starts", 1)?.ok_or("it does not state its starts")?;
-    let ends = bounds(c, "ends", 2)?.ok_or("it does not state its ends")?;
+    let starts = bounds(c, "starts", 1)?.ok_or("its `starts` are missing")?;
+    let ends = bounds(c, "ends", 2)?.ok_or("its `ends` are missing")?;
     let axes = c.list("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = c.list("steps", 4)?.unwrap_or_else(|| vec![1; starts.len()]);
     if [ends.len(), axes.len(), steps.len()].iter().any(|&n| n != starts.len()) {
@@ -41,7 +41,7 @@ fn slice(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Ok(part)
 }
 
-/// Reads bounds, which are an attribute in old op sets.
+/// Reads bounds. Op sets before 10 have them as an attribute, and later ones as an input.
 fn bounds(c: &NodeCall<'_, '_>, attr: &str, at: usize) -> Result<Option<Vec<Dim>>, NodeError> {
     match c.optional(at) {
         Some(_) => c.known_dims(at).map(Some),
@@ -49,7 +49,7 @@ fn bounds(c: &NodeCall<'_, '_>, attr: &str, at: usize) -> Result<Option<Vec<Dim>
     }
 }
 
-/// Returns the first element between two bounds, and the number of elements.
+/// Returns the index of the first element between two bounds, and the number of elements.
 fn elements(c: &mut NodeCall<'_, '_>, [start, end]: [Dim; 2], step: i64, extent: &Dim) -> Result<[Dim; 2], NodeError> {
     if step == 0 {
         return Err("its step is 0".into());
@@ -61,10 +61,10 @@ fn elements(c: &mut NodeCall<'_, '_>, [start, end]: [Dim; 2], step: i64, extent:
     };
     let last = &(extent - &Dim::Known(1));
     let (low, high) = if step > 0 { (zero.clone(), extent) } else { (Dim::Known(-1), last) };
-    // A start before the axis is clamped to 0, for either sign of the step.
+    // A start before the axis is clamped to 0 for steps of either sign.
     let (at, wanted) = (from_start(&start)?, from_start(&end)?);
     let at = smaller(larger(at, zero.clone())?, larger(high.clone(), zero.clone())?)?;
-    // Exporters express "to the end" by a number that is larger than any extent.
+    // Exporters write a number larger than any extent to mean the end of the axis. Such an end is not reported.
     if let (true, Some(wanted), Some(extent)) = (step > 0, wanted.known(), extent.known())
         && (extent + 1..i64::from(i32::MAX)).contains(&wanted)
     {
@@ -72,7 +72,7 @@ fn elements(c: &mut NodeCall<'_, '_>, [start, end]: [Dim; 2], step: i64, extent:
     }
     let end = smaller(larger(wanted, low)?, high.clone())?;
     let distance = match step {
-        // An empty axis has no first element.
+        // An empty axis has no elements, whatever the bounds.
         _ if *extent == zero => zero.clone(),
         1.. => &end - &at,
         _ => &at - &end,
@@ -84,18 +84,18 @@ fn elements(c: &mut NodeCall<'_, '_>, [start, end]: [Dim; 2], step: i64, extent:
         None => distance.checked_div(&Dim::Known(step)),
     };
     let len = len.ok_or_else(|| {
-        NodeError(format!("it takes {distance} elements with a step of {step}, and their number is not known"))
+        NodeError(format!("cannot compute how many of {distance} elements it takes with a step of {step} because that depends on run-time extents"))
     })?;
     Ok([at, len])
 }
 
-/// Returns the sign of a bound. A negative bound counts from the end.
+/// Returns whether a bound counts from the start (greater) or, because it is negative, from the end (less).
 fn sign(n: &Dim) -> Result<Ordering, NodeError> {
     match n.range() {
         Some((0.., _)) => Ok(Ordering::Greater),
         Some((_, ..0)) => Ok(Ordering::Less),
         _ => Err(NodeError(format!(
-            "its bound {n} may be negative or not, so it may count from the start or from the end"
+            "the sign of its bound {n} depends on run-time extents, and a negative bound counts from the end"
         ))),
     }
 }
@@ -113,8 +113,8 @@ fn smaller(a: Dim, b: Dim) -> Result<Dim, NodeError> {
     Ok(if larger == a { b } else { a })
 }
 
-/// Crops to the middle, or pads with zeros on both sides. If the number of elements to crop or to add is odd, one more is
-/// cropped or added at the end.
+/// Imports `CenterCropPad`: crops to the middle, or pads with zeros on both sides. If the number of elements is odd,
+/// the end gets one more than the start.
 fn centred(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
@@ -142,19 +142,21 @@ fn centred(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Ok(result)
 }
 
-/// Imports `Split`: parts of given lengths, or of equal length. The last of equal parts may be shorter.
+/// Imports `Split`: parts of given lengths, or of equal lengths. The last one of equal parts may be shorter.
 fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let axis = c.axis(c.int_or("axis", 0)?, c.rank(x))?;
     let extent = c.extent(x, axis);
     let lengths: Vec<usize> = match c.list("split", 1)? {
-        Some(lengths) => {
-            lengths.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| "a negative length")?
-        }
+        Some(lengths) => lengths
+            .into_iter()
+            .map(usize::try_from)
+            .collect::<Result<_, _>>()
+            .map_err(|_| "one of its lengths is negative")?,
         None => {
             let parts = c.outputs().max(1);
             if let Some(n) = c.int("num_outputs")?.filter(|n| usize::try_from(*n) != Ok(parts)) {
-                return Err(format!("num_outputs is {n}, and the node has {parts} outputs").into());
+                return Err(format!("its `num_outputs` is {n}, but it has {parts} outputs").into());
             }
             let length = extent.div_ceil(parts);
             (0..parts).map(|i| length.min(extent.saturating_sub(i * length))).collect()
@@ -171,11 +173,12 @@ fn split(c: &mut NodeCall<'_, '_>) -> Outputs {
     lengths.into_iter().map(part).collect()
 }
 
-/// Imports `Pad`. `pads` has the number of elements before each axis, then those after. Negative numbers crop.
+/// Imports `Pad`. `pads` has the numbers of elements before each axis, then the numbers after each axis. Negative
+/// numbers crop.
 fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let rank = c.rank(x);
-    let pads = c.list("pads", 1)?.ok_or("it does not state its pads")?;
+    let pads = c.list("pads", 1)?.ok_or("its `pads` are missing")?;
     let axes: Vec<usize> = match c.optional(3) {
         Some(_) => c.known_ints(3)?.into_iter().map(|a| c.axis(a, rank)).collect::<Result<_, _>>()?,
         None => (0..rank).collect(),
@@ -184,7 +187,7 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
         return Err(format!("its pads have {} numbers for {} axes", pads.len(), axes.len()).into());
     }
     if let Some(n) = pads.iter().find(|n| n.unsigned_abs() > 1 << 40) {
-        return Err(format!("it has {n} elements of padding, which is too many").into());
+        return Err(format!("it pads by {n} elements, which is more than any memory can hold").into());
     }
     let value = match c.optional(2) {
         Some(_) => c.known_exactly(2)?,
@@ -204,7 +207,7 @@ fn pad(c: &mut NodeCall<'_, '_>) -> NodeResult {
             return Err(format!("it crops more than the {extent} elements of axis {axis}").into());
         }
         if mode == "reflect" && extent > 0 && before.max(after) >= left.max(1) {
-            // As in torch, cropped elements can still be reflected.
+            // Elements that the node crops can still be reflected, as in torch.
             padded = repeated(c, padded, axis, [before, after], reflected)?;
             continue;
         }
@@ -228,7 +231,7 @@ pub(super) fn around(c: &mut NodeCall<'_, '_>, x: NodeId, axis: usize, edges: [u
     c.op("pad", &[x], &[("axis", axis), ("before", before), ("after", after), ("value", value.into())])
 }
 
-/// Pads one axis by repeated elements.
+/// Pads one axis, with a value or with elements of the input, as `mode` says.
 fn edges(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -272,16 +275,16 @@ fn edges(
     c.concat(&parts, axis)
 }
 
-/// Returns the element at step `at` of a path that goes back and forth between the ends of an axis.
+/// Returns the element at step `at` of a path that goes back and forth between both ends of an axis.
 fn reflected(at: i64, extent: i64) -> i64 {
     let last = extent - 1;
-    // The path repeats after the way to the last element and back. An axis of one element has a period of 1.
+    // The path to the last element and back is a period. For an axis of one element, the period is 1.
     let way = at.rem_euclid((2 * last).max(1));
     way.min(2 * last - way)
 }
 
-/// Pads one axis with its own elements. `source` maps an index relative to the first element to one of `extent`
-/// elements.
+/// Pads one axis with its own elements. `source` maps an index, which is negative before the first element, to an index
+/// below the extent.
 fn repeated(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,

@@ -1,5 +1,5 @@
-//! Convolution and pooling. A signal with one spatial axis is an image of one row. [`super::volume`] computes three and
-//! more spatial axes.
+//! Convolution and pooling. A signal with one spatial axis becomes an image of one row. [`super::volume`] has the ops
+//! with three or more spatial axes.
 
 use eutectic_ir::{Dim, NodeId};
 
@@ -31,8 +31,8 @@ fn global(c: &mut NodeCall<'_, '_>, reduce: fn(&mut NodeCall<'_, '_>, NodeId, &[
     reduce(c, x, &axes)
 }
 
-/// Returns the spatial extents. Run-time extents are allowed if the windows have stride 1, because padding then does
-/// not depend on them.
+/// Returns the spatial extents. A run-time extent is allowed if the windows have stride 1 along its axis, because
+/// padding then does not depend on it.
 fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, NodeError> {
     let (shape, strides) = (c.shape(x), c.ints("strides")?.unwrap_or_default());
     let extent = |(at, dim): (usize, &Dim)| match strides.get(at).is_none_or(|&stride| stride == 1) {
@@ -40,17 +40,17 @@ fn image(c: &NodeCall<'_, '_>, x: NodeId) -> Result<Vec<usize>, NodeError> {
         false => c.fix(dim),
     };
     match shape.get(2..).unwrap_or(&[]) {
-        [] => Err(format!("its input has {} axes and so no spatial ones", shape.len()).into()),
+        [] => Err(format!("its input has {} axes, so it has no spatial axes", shape.len()).into()),
         image => Ok(image.iter().enumerate().map(extent).collect()),
     }
 }
 
-/// Returns whether the windows have more than two axes, which the ops for images do not support.
+/// Returns whether there are more than two spatial axes. The ops for images do not support that.
 fn is_volume(windows: &Windows) -> bool {
     windows.size.len() > 2
 }
 
-/// Adds an axis of extent 1 to a single spatial axis.
+/// Adds an axis of extent 1 to a signal with one spatial axis, which makes it an image.
 fn as_image(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     match &c.shape(x)[..] {
         [n, channels, width] => c.reshape(x, &[n.clone(), channels.clone(), Dim::Known(1), width.clone()]),
@@ -58,7 +58,7 @@ fn as_image(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     }
 }
 
-/// Removes that axis again, if the input did not have it.
+/// Removes the axis of [`as_image`] if the node's input, with `rank` axes, was a signal.
 fn as_input(c: &mut NodeCall<'_, '_>, y: NodeId, rank: usize) -> NodeResult {
     match &c.shape(y)[..] {
         [n, channels, Dim::Known(1), width] if rank == 3 => c.reshape(y, &[n.clone(), channels.clone(), width.clone()]),
@@ -71,7 +71,7 @@ fn conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     convolution(c, x, w, c.optional(2))
 }
 
-/// Computes the convolution of x [N G·I D..] with w [G·O I K..] by the attributes of the node.
+/// Computes the convolution of x [N G·I D..] with w [G·O I K..]. Other parameters are attributes of the node.
 pub(super) fn convolution(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, bias: Option<NodeId>) -> NodeResult {
     let (rank, image) = (c.rank(x), image(c, x)?);
     let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
@@ -87,15 +87,15 @@ pub(super) fn convolution(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, bias: 
     as_input(c, y, rank)
 }
 
-/// Imports `ConvTranspose`. `output_padding` extends the result at its end. `output_shape` states its extents, and so
-/// determines the padding.
+/// Imports `ConvTranspose`. `output_padding` extends the result at its end. `output_shape` gives the result's extents
+/// instead, and so determines the padding.
 fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, w) = (c.input(0)?, c.input(1)?);
     let (rank, image) = (c.rank(x), c.extents(x, 2..c.rank(x)));
     let n = image.len();
     let size = c.dims(w).get(2..).unwrap_or(&[]).to_vec();
     let auto = c.word("auto_pad")?.unwrap_or("NOTSET");
-    // `SAME` refers to the extents of the result here.
+    // In a transposed convolution, `SAME` refers to the extents of the result.
     let mut windows = Windows::read(c, &size, &image)?;
     let checked = |given: Option<Vec<i64>>| match given {
         Some(given) if given.iter().any(|&n| !(0..=1 << 40).contains(&n)) => {
@@ -105,7 +105,13 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     };
     let longer = match checked(c.ints("output_padding")?)? {
         Some(more) if more.len() == n => more,
-        Some(more) => return Err(format!("its output_padding has {} numbers", more.len()).into()),
+        Some(more) => {
+            return Err(format!(
+                "its `output_padding` has {} numbers, but must have one for each spatial axis",
+                more.len()
+            )
+            .into());
+        }
         None => vec![0; n],
     };
     let full = |i: usize| {
@@ -122,12 +128,12 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let less = total.div_euclid(2);
         edges[i] = if auto == "SAME_UPPER" { [less, total - less] } else { [total - less, less] };
     }
-    // Padding that the op cannot express is cropped or added as zeros afterwards.
+    // Padding that the op `conv-transpose` cannot express is cropped from its result, or added as zeros, afterwards.
     let mut rest = Vec::new();
     for (i, edge) in edges.iter().enumerate() {
         let reach = (windows.dilation[i] * (size[i] - 1)) as i64;
         let after = edge[1] - longer[i];
-        // The op cannot have an empty result, so its last element is cropped too.
+        // The op's result must not be empty, so it keeps one element, which is cropped afterwards.
         let most = (windows.stride[i] * (image[i].max(1) - 1)) as i64 + reach;
         let b = edge[0].clamp(0, reach);
         let a = after.clamp(0, reach.min(most - b));
@@ -156,7 +162,7 @@ fn conv_transpose(c: &mut NodeCall<'_, '_>) -> NodeResult {
     biased(c, y, c.optional(2))
 }
 
-/// Imports `MaxPool`, which returns the largest element of each window and its index.
+/// Imports `MaxPool`. Returns the largest element of each window, and optionally its index.
 fn max_pool(c: &mut NodeCall<'_, '_>) -> Outputs {
     let x = c.input(0)?;
     let (rank, image, dtype) = (c.rank(x), image(c, x)?, c.dtype(x));
@@ -164,7 +170,7 @@ fn max_pool(c: &mut NodeCall<'_, '_>) -> Outputs {
     if c.flag("ceil_mode")? {
         windows.round_up(&image);
     }
-    // `f32` represents every 8-bit integer.
+    // The op needs floats, and `f32` represents every 8-bit integer.
     let image = if dtype.is_float() { x } else { c.cast(x, eutectic_ir::DType::F32)? };
     let largest = if is_volume(&windows) {
         volume::max_pool(c, image, &windows)?
@@ -193,7 +199,8 @@ fn average_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     } else if longer.iter().all(|&n| n == 0) {
         mean(c, x, &windows, "window")?
     } else {
-        // The mean counts padding, but not the extension from rounding up. So the image is padded first.
+        // The mean counts padding, but not the extension that rounding up adds. So padding becomes part of the image
+        // first.
         let first = c.rank(x) - image.len();
         let mut padded = x;
         for (i, more) in longer.iter().enumerate() {
@@ -207,7 +214,8 @@ fn average_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     as_input(c, y, rank)
 }
 
-/// Computes the mean of each window of an image: over all its elements, or over those `inside` the image.
+/// Computes the mean of each window: over all its elements if `over` is `window`, or over those in the image if it is
+/// `inside`.
 fn mean(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, over: &str) -> NodeResult {
     if is_volume(windows) {
         return volume::average_pool(c, x, windows, over == "inside");
@@ -215,7 +223,7 @@ fn mean(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, over: &str) -> N
     c.op("average-pool", &[x], &[&windows.attrs()[..], &[windows.size(), ("over", over.into())]].concat())
 }
 
-/// Computes (Σ |x|ᵖ)^(1/p) of each window: the mean of the powers times the size of the window, then the root.
+/// Computes (Σ |x|ᵖ)^(1/p) of each window. The sum is the mean of the powers times the size of the window.
 fn lp_pool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let (rank, image, p) = (c.rank(x), image(c, x)?, c.int_or("p", 2)?);

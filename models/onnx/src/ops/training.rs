@@ -1,4 +1,4 @@
-//! The domain `ai.onnx.preview.training`: update steps of optimizers.
+//! The domain `ai.onnx.preview.training`: steps of optimizers.
 
 use eutectic_ir::NodeId;
 
@@ -12,8 +12,8 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[many("Adagrad", 1, adagrad), many("Adam", 1, adam), many("Momentum", 1, momentum)];
 
-/// Applies an update to each tensor. The inputs are the rate, the step number, all tensors, all gradients, and all
-/// states of each kind. The outputs are all tensors and all new states.
+/// Applies an optimizer step to each tensor. The inputs are the learning rate, the number of the step, all tensors, all
+/// gradients, and all states of each kind. The outputs are all tensors and all new states.
 fn each<const N: usize>(
     c: &mut NodeCall<'_, '_>,
     step: impl Fn(&mut NodeCall<'_, '_>, [NodeId; N]) -> Result<Vec<NodeId>, NodeError>,
@@ -31,7 +31,7 @@ fn each<const N: usize>(
     Ok((0..kinds).flat_map(|kind| results.iter().map(move |of_tensor| of_tensor[kind])).collect())
 }
 
-/// Computes norm · x + g, the gradient with L2 regularization.
+/// Computes norm · x + gradient: the gradient with L2 regularization.
 fn regularised(c: &mut NodeCall<'_, '_>, x: NodeId, gradient: NodeId) -> NodeResult {
     let norm = c.float_or("norm_coefficient", 0.0)?;
     let more = c.with("mul", x, norm)?;
@@ -44,7 +44,7 @@ fn mixed(c: &mut NodeCall<'_, '_>, [a, b]: [f64; 2], [x, y]: [NodeId; 2]) -> Nod
     c.apply("add", [x, y])
 }
 
-/// Computes x − rate · direction / size.
+/// Computes x − rate · direction / size, or x − rate · direction without a size.
 fn moved(c: &mut NodeCall<'_, '_>, x: NodeId, rate: NodeId, direction: NodeId, size: Option<NodeId>) -> NodeResult {
     let mut step = c.apply("mul", [rate, direction])?;
     if let Some(size) = size {
@@ -88,7 +88,8 @@ fn adam(c: &mut NodeCall<'_, '_>) -> Outputs {
     })
 }
 
-/// Returns the corrected rate of Adam: after the first step, it is multiplied by √(1 − βᵗ) / (1 − αᵗ).
+/// Returns Adam's learning rate with bias correction: √(1 − βᵗ) / (1 − αᵗ) multiplies it for t > 0, where t is the
+/// number of the step.
 fn corrected(c: &mut NodeCall<'_, '_>, alpha: f64, beta: f64) -> NodeResult {
     let (rate, number) = (c.input(0)?, c.input(1)?);
     let exponent = c.cast(number, c.dtype(rate))?;
@@ -106,7 +107,7 @@ fn corrected(c: &mut NodeCall<'_, '_>, alpha: f64, beta: f64) -> NodeResult {
 }
 
 fn momentum(c: &mut NodeCall<'_, '_>) -> Outputs {
-    let number = |name: &str| c.float(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")));
+    let number = |name: &str| c.float(name)?.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")));
     let (alpha, beta) = (number("alpha")?, number("beta")?);
     let nesterov = match c.word("mode")? {
         Some("nesterov") => true,

@@ -1,4 +1,5 @@
-//! Inverses of pooling and of window extraction, and indices of the maxima of windows.
+//! The inverse of max pooling (`MaxUnpool`), the inverse of window extraction (`Col2Im`), and the indices of maxima for
+//! `MaxPool`.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -12,8 +13,8 @@ use super::{
 
 pub(super) const OPS: &[OpRow] = &[one("MaxUnpool", 9, unpool), one("Col2Im", 18, col2im)];
 
-/// Returns the index of the largest element of each window of x [N C D..] among all elements of x. Of equal elements,
-/// the first counts. Indices are row-major; with `columns`, the spatial axes are column-major.
+/// Returns the index of the largest element of each window among all elements of x [N C D..]. The first one wins among
+/// equal elements. Indices are row-major; if `columns`, the spatial axes are column-major.
 pub(super) fn places(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -30,7 +31,7 @@ pub(super) fn places(
     let outer = c.dims(largest);
     let wide = c.reshape(largest, &[&outer[..], &vec![1; n]].concat())?;
     let mut found = c.apply("eq", [view, wide])?;
-    // Padding never wins. The maximum of a window with NaN is NaN.
+    // An element of the padding is never the result. The maximum of a window with NaN is NaN, which `is-nan` finds.
     let inside = c.with("lt", numbers, count as i64)?;
     let unknown = c.apply("is-nan", [view])?;
     found = c.apply("or", [found, unknown])?;
@@ -60,8 +61,8 @@ pub(super) fn places(
     c.apply("add", [first, plane])
 }
 
-/// Scatters x to the places of the second input, and puts 0 elsewhere. The requested shape may be larger than that of
-/// the pooled image.
+/// Imports `MaxUnpool`: scatters x to the indices of the second input, and writes 0 elsewhere. The third input may
+/// request a larger image.
 fn unpool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, places) = (c.input(0)?, c.input(1)?);
     let dims = c.dims(x);
@@ -103,13 +104,13 @@ fn unpool(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Ok(y)
 }
 
-/// Adds blocks of columns [N C·K L] to their windows in an image.
+/// Imports `Col2Im`: adds the columns [N C·K L] to their windows in an image.
 fn col2im(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let extents = |c: &NodeCall<'_, '_>, at: usize| {
         let given = c.known_ints(at)?;
         let all = given.iter().map(|n| usize::try_from(*n).ok().filter(|n| *n < 1 << 31)).collect::<Option<Vec<_>>>();
-        all.ok_or_else(|| super::super::error::NodeError(format!("its extents {given:?} are negative or too large")))
+        all.ok_or_else(|| super::super::error::NodeError(format!("its extents {given:?} must be from 0 to 2147483647")))
     };
     let (image, block) = (extents(c, 1)?, extents(c, 2)?);
     let windows = Windows::read(c, &block, &image)?;
@@ -129,7 +130,8 @@ fn col2im(c: &mut NodeCall<'_, '_>) -> NodeResult {
         );
     }
     let (planes, pixels) = (batch * (columns / inner), product(&image));
-    // A place in the padding is skipped.
+    // Returns the index of an element in the image, or an index that `scatter-sum` skips if the element is in the
+    // padding.
     let place = |number: usize| {
         let (mut within, mut of_blocks) = (number / blocks, number % blocks);
         let (mut place, mut stride) = (0, 1);

@@ -1,5 +1,5 @@
-//! Convolution and pooling over three or more spatial axes. The axes of a window become axes of a view. The rest is a
-//! product or a reduction.
+//! Convolution and pooling over three or more spatial axes. A view gives each window its own axes. A matrix product or
+//! a reduction over these axes follows.
 
 use eutectic_ir::{NodeId, attr::Number};
 
@@ -9,13 +9,13 @@ use super::{
     windows::Windows,
 };
 
-/// Extracts windows: x [N C D..] becomes [N C O.. K..]. `outside` is the value of padding.
+/// Extracts windows: x [N C D..] becomes [N C O.. K..]. Padding has the value `outside`.
 pub(super) fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outside: Number) -> NodeResult {
     let n = windows.size.len();
     let first = c.rank(x) - n;
     let mut view = x;
     for i in 0..n {
-        // Each previous axis has been replaced by two.
+        // Each earlier axis has become two axes.
         let axis = first + 2 * i;
         view = slicing::around(c, view, axis, [windows.before[i], windows.after[i]], outside)?;
         let attrs = [("size", windows.size[i]), ("stride", windows.stride[i]), ("dilation", windows.dilation[i])];
@@ -26,7 +26,7 @@ pub(super) fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outsid
     c.transpose(view, &(0..first).chain(each(0)).chain(each(1)).collect::<Vec<_>>())
 }
 
-/// Reduces the windows, the last axes of x [N C O.. K..].
+/// Reduces over the windows, which are the last n axes of x [N C O.. K..].
 fn reduced(c: &mut NodeCall<'_, '_>, how: &str, x: NodeId, n: usize) -> NodeResult {
     let dims = c.dims(x);
     let kept = dims.len() - n;
@@ -40,7 +40,7 @@ pub(super) fn max_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows) -
     reduced(c, "reduce-max", view, windows.size.len())
 }
 
-/// Returns the mean of each window, over all its elements or over those `inside` x.
+/// Returns the mean of each window: over its elements in x if `inside`, and otherwise over all its elements.
 pub(super) fn average_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, inside: bool) -> NodeResult {
     let n = windows.size.len();
     let view = cut(c, x, windows, 0.0.into())?;
@@ -55,8 +55,8 @@ pub(super) fn average_pool(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Window
     c.apply("div", [sum, count])
 }
 
-/// Computes the convolution of x [N G·I D..] with w [G·O I K..]: one product for each group, with a row for each
-/// window.
+/// Computes the convolution of x [N G·I D..] with w [G·O I K..]. Each group is one matrix product, whose left operand
+/// has a row for each window.
 pub(super) fn conv(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, windows: &Windows, groups: usize) -> NodeResult {
     let n = windows.size.len();
     let (dims, weights) = (c.dims(x), c.dims(w));
@@ -85,8 +85,8 @@ pub(super) fn conv(c: &mut NodeCall<'_, '_>, x: NodeId, w: NodeId, windows: &Win
     c.reshape(result, &[&[dims[0], groups * outer], places.as_slice()].concat())
 }
 
-/// Computes the transposed convolution by w [G·I O K..]. This is a convolution with reversed weights of x with stride −
-/// 1 zeros between elements. Padding is at most as large as a window's reach.
+/// Computes the transposed convolution of x with w [G·I O K..]: stride − 1 zeros are inserted between elements of x,
+/// and the result is convolved with the reversed weights. The padding must not exceed the reach of a window.
 pub(super) fn conv_transpose(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,
@@ -112,7 +112,7 @@ pub(super) fn conv_transpose(
     }
     let weights = c.dims(w);
     if groups == 0 || !weights[0].is_multiple_of(groups) {
-        return Err(format!("its weights of extents {weights:?} are not divisible into {groups} groups").into());
+        return Err(format!("its weights of extents {weights:?} cannot be divided into {groups} groups").into());
     }
     let (inner, outer, size) = (weights[0] / groups, weights[1], &weights[2..]);
     turned = c.reshape(turned, &[&[groups, inner, outer], size].concat())?;

@@ -1,4 +1,4 @@
-//! Windows of convolutions and pools: size, stride, dilation and padding along each axis.
+//! The windows of convolutions and pooling: size, stride, dilation and padding along each spatial axis.
 
 use eutectic_ir::{Attr, NodeId};
 
@@ -7,12 +7,12 @@ use super::super::{
     error::NodeError,
 };
 
-/// Checks a number of an attribute. With this limit, arithmetic on extents does not overflow.
+/// Accepts a number of an attribute from 0 to 2²⁰ − 1. With this limit, arithmetic on extents does not overflow.
 fn usable(n: i64) -> Option<usize> {
     usize::try_from(n).ok().filter(|&n| n < 1 << 20)
 }
 
-/// The windows along each spatial axis.
+/// The windows along all spatial axes. `before` and `after` are the padding.
 #[derive(Clone)]
 pub(super) struct Windows {
     pub size: Vec<usize>,
@@ -23,17 +23,22 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Reads the attributes. `SAME_UPPER` and `SAME_LOWER` pad so that there are ⌈extent/stride⌉ windows. If the total
-    /// padding of an axis is odd, `SAME_UPPER` puts the extra element at the end, and `SAME_LOWER` at the start.
+    /// Reads the attributes of the node. `SAME_UPPER` and `SAME_LOWER` pad each axis so that it has ⌈extent/stride⌉
+    /// windows. If the padding of an axis is odd, `SAME_UPPER` puts the extra element at the end, and `SAME_LOWER` at
+    /// the start.
     pub(super) fn read(c: &NodeCall<'_, '_>, size: &[usize], image: &[usize]) -> Result<Windows, NodeError> {
         let n = image.len();
         let numbers = |name: &str, default: Vec<usize>| match c.ints(name)? {
             Some(given) if given.len() != default.len() => {
-                Err(NodeError(format!("its {name} has {} numbers", given.len())))
+                Err(NodeError(format!("its `{name}` has {} numbers, which does not fit its spatial axes", given.len())))
             }
             Some(given) => given
                 .into_iter()
-                .map(|g| usable(g).ok_or_else(|| NodeError(format!("its {name} has the number {g}"))))
+                .map(|g| {
+                    usable(g).ok_or_else(|| {
+                        NodeError(format!("its `{name}` has the number {g}, but must have numbers from 0 to 1048575"))
+                    })
+                })
                 .collect::<Result<Vec<_>, _>>(),
             None => Ok(default),
         };
@@ -61,8 +66,8 @@ impl Windows {
         Ok(Windows { size: size.to_vec(), stride, dilation, before: pads, after })
     }
 
-    /// Extends the padding so that there are ⌈…⌉ instead of ⌊…⌋ windows, unless the last one would start in the
-    /// padding. Returns the extension of each axis.
+    /// Extends the padding so that the number of windows is rounded up instead of down. A window that would start in
+    /// the padding is not added. Returns the extension of each axis.
     pub(super) fn round_up(&mut self, image: &[usize]) -> Vec<usize> {
         let longer = |i: usize| {
             let reach = self.dilation[i] * (self.size[i] - 1) + 1;
@@ -76,7 +81,7 @@ impl Windows {
         longer
     }
 
-    /// Returns the attributes of ops for images. A single spatial axis becomes an image of one row.
+    /// Returns the attributes of ops on images. A signal with one spatial axis becomes an image of one row.
     pub(super) fn attrs(&self) -> [(&'static str, Attr); 4] {
         let pair = |numbers: &[usize], row: usize| -> Attr {
             let first = (numbers.len() == 1).then_some(row);
@@ -97,20 +102,22 @@ impl Windows {
     }
 }
 
-/// Returns the number of groups of channels.
+/// Reads the number of groups of channels.
 pub(super) fn groups(c: &NodeCall<'_, '_>) -> Result<usize, NodeError> {
     let groups = c.int_or("group", 1)?;
     usable(groups).ok_or_else(|| NodeError(format!("its group is {groups}, which is not supported")))
 }
 
-/// Reads the extents of windows.
+/// Reads the extents of windows from `kernel_shape`.
 pub(super) fn kernel_shape(c: &NodeCall<'_, '_>) -> Result<Vec<usize>, NodeError> {
-    let shape = c.ints("kernel_shape")?.ok_or("it does not state its kernel_shape")?;
-    let size = |n| usable(n).ok_or_else(|| NodeError(format!("its windows have {n} elements, which is not supported")));
+    let shape = c.ints("kernel_shape")?.ok_or("its attribute `kernel_shape` is missing")?;
+    let size = |n| {
+        usable(n).ok_or_else(|| NodeError(format!("its `kernel_shape` has the extent {n}, which is not supported")))
+    };
     shape.into_iter().map(size).collect()
 }
 
-/// Adds one number for each channel of [N C D..].
+/// Adds a bias: one number for each channel of y [N C D..].
 pub(super) fn biased(c: &mut NodeCall<'_, '_>, y: NodeId, bias: Option<NodeId>) -> NodeResult {
     let Some(bias) = bias else { return Ok(y) };
     let channels = c.dims(bias).iter().product();

@@ -1,4 +1,4 @@
-//! The domain `ai.onnx.ml`: versions, strings, and malformed trees. The suite `models/classical` compares values.
+//! Tests the domain `ai.onnx.ml`: versions, strings, and malformed trees. The suite `models/classical` compares values.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn words(name: &str, values: &[&str]) -> AttributeProto {
     AttributeProto { name: Some(name.into()), r#type: Some(kind), strings, ..Default::default() }
 }
 
-/// Returns a model of one node over x [2 3] that imports only this domain.
+/// Returns a model with one node over x [2 3] that imports only the domain `ai.onnx.ml`.
 fn classical(op: &str, version: i64, outputs: &[&str], attributes: Vec<AttributeProto>) -> ModelProto {
     let mut only = node(op, &["x"], outputs, attributes);
     only.domain = Some("ai.onnx.ml".into());
@@ -37,7 +37,7 @@ fn classical(op: &str, version: i64, outputs: &[&str], attributes: Vec<Attribute
     model
 }
 
-/// Returns a tree: a branch on a feature with the given children.
+/// Returns a tree with one branch on a feature. `children` are the ids of the branch's children.
 fn tree(feature: i64, children: [i64; 2]) -> Vec<AttributeProto> {
     vec![
         ints("nodes_treeids", &[0, 0, 0]),
@@ -81,10 +81,10 @@ fn trees_that_are_none_are_refused() {
         list.strings.truncate(2);
     }
     refused(&ring, "a tree has no root");
-    refused(&regressor(0, [1, 2], 4), "it has a weight for target 4 of 1");
+    refused(&regressor(0, [1, 2], 4), "it has a weight for target 4, which is out of range for 1 targets");
     let mut short = regressor(0, [1, 2], 0);
     graph_of(&mut short).node[0].attribute[0].ints.pop();
-    refused(&short, "the attributes nodes_* have different lengths");
+    refused(&short, "its attributes nodes_* have different lengths");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Nodes that a declared op replaces.
+//! Tests nodes that become an op of the user.
 
 use eutectic_ir::{
     Op, Ops,
@@ -65,7 +65,12 @@ fn what_does_not_fit_the_op_is_refused_by_name() {
         let error = import(domain, attributes, inputs).unwrap_err().to_string();
         assert!(error.contains(says), "{says} is not in {error}");
     };
-    refused("com.me", vec![], &["x"], "it has no attribute `last`, for which `my/scaled` has no default");
+    refused(
+        "com.me",
+        vec![],
+        &["x"],
+        "its attribute `last` is missing, and the declared op `my/scaled` has no default",
+    );
     let other = vec![int("last", 1), int("first", 1)];
     refused("com.me", other, &["x"], "`my/scaled` has no attribute `first`; it has scale_by, last");
     refused("com.me", vec![int("last", 1)], &["x", "x"], "the op takes 1 operands, but 2 are given");

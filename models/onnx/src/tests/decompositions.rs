@@ -1,5 +1,5 @@
-//! Ops that the reader decomposes, compared with their definitions: transforms of every kind of length, windows over
-//! three axes. Also errors about positions, and module paths.
+//! Compares ops that the reader decomposes with their definitions: Fourier transforms of each kind of length, and
+//! windows over three axes. Also tests errors about positions, and module paths.
 
 use std::f64::consts::TAU;
 
@@ -7,7 +7,7 @@ use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// Returns a port of doubles with these extents.
+/// Returns the declaration of an f64 tensor with these extents.
 fn wide(name: &str, dims: &[i64]) -> ValueInfoProto {
     let mut port = port(name, dims);
     if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|t| t.value.as_mut()) {
@@ -26,7 +26,7 @@ fn noise(count: usize) -> Vec<f64> {
     (0..count).map(|i| ((i as f64 + 1.0) * 12.9898).sin() * 43758.5453 % 1.0).collect()
 }
 
-/// Evaluates a model in `f64` and returns its single result.
+/// Evaluates a model in `f64` and returns its only result.
 fn result(model: &ModelProto, given: &[(&str, &[usize], &[f64])]) -> Vec<f64> {
     let graph = import(model).unwrap().graph;
     let tensor = |name: &str| {
@@ -60,7 +60,7 @@ fn transform(x: &[[f64; 2]], n: usize, sign: f64) -> Vec<[f64; 2]> {
     (0..n).map(sum).collect()
 }
 
-/// Small and composite lengths, primes of one product and of Bluestein's method, and twice such a prime.
+/// The lengths are small and composite ones, primes for one product and for Bluestein's method, and twice such a prime.
 const LENGTHS: [usize; 10] = [1, 2, 12, 60, 67, 97, 128, 400, 1031, 2062];
 
 #[test]

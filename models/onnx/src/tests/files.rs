@@ -1,5 +1,5 @@
-//! Parts of a file other than nodes: default values of inputs, duplicate names, lengths of external data, declared
-//! outputs.
+//! Tests parts of a file other than nodes: default values of inputs, duplicate names, lengths of external data, and
+//! declared outputs.
 
 use eutectic_ir::{Tensor, interp::interpret};
 
@@ -22,7 +22,7 @@ const TYPES: [(DType, i32); 14] = [
     (DType::F8E5M2, 19),
 ];
 
-/// Returns a model that compares x with w. w is an input of this type and these extents with a default value of 1.
+/// Returns a model that compares x with w. Both w and its default value of 1 have the given type and extents.
 fn defaulted(code: i32, dims: &[i64], ir_version: i64) -> Model {
     let typed = |name: &str| {
         let mut port = port(name, dims);
@@ -178,7 +178,7 @@ fn an_output_is_what_its_nodes_compute() {
         graph_of(&mut changed).output = vec![output];
         import(&changed)
     };
-    // `batch` is 2 here.
+    // The dimension `batch` is 2.
     for dims in [&[0, 3][..], &[2, 3]] {
         assert_eq!(declared(dims, 1).unwrap().warnings(), [""; 0]);
     }

@@ -6,7 +6,7 @@ use eutectic_ir::{Tensor, interp::interpret};
 use super::*;
 use eutectic_models::random::Rng;
 
-/// Evaluates a graph with the given inputs.
+/// Evaluates a graph with given inputs.
 pub(super) fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tensor> {
     let params = imported.params().unwrap();
     let value =
@@ -15,7 +15,7 @@ pub(super) fn results(imported: &Imported, given: &[(&str, Tensor)]) -> Vec<Tens
     values.iter().map(|value| value.to_tensor()).collect()
 }
 
-/// Evaluates one node on x and constants, which are its other inputs.
+/// Evaluates one node. Its first input is x, and its other inputs are constants.
 pub(super) fn one(op: NodeProto, x: &Tensor, constants: Vec<TensorProto>, opset: i64) -> Tensor {
     let dims: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
     results(&imported(op, x.dtype(), &dims, constants, opset).unwrap_or_else(|e| panic!("{e}")), &[("x", x.clone())])
@@ -45,7 +45,7 @@ pub(super) fn code(dtype: DType) -> i32 {
     dtype.def().names.onnx
 }
 
-/// Returns a port of this type. Its extents may be 0.
+/// Returns the declaration of a tensor of this type. Its extents may be 0.
 pub(super) fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
     let mut port = port(name, dims);
     if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|t| t.value.as_mut()) {
@@ -57,7 +57,7 @@ pub(super) fn typed(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
     port
 }
 
-/// Returns a tensor of the file.
+/// Returns a tensor in the form in which a file stores it.
 pub(super) fn stored(name: &str, value: &Tensor) -> TensorProto {
     TensorProto {
         name: Some(name.into()),
@@ -89,8 +89,8 @@ fn padding_repeats_elements_however_far_it_goes() {
             }
             for mode in ["reflect", "wrap", "edge"] {
                 let pad = node("Pad", &["x", "pads"], &["y"], vec![text("mode", mode)]);
-                // Walks step by step from the first element and turns around at the ends. Cropped elements can be
-                // reflected.
+                // The reference walks from the first element step by step, and turns around at both ends. Cropped
+                // elements can be reflected.
                 let reflected = |at: i64| {
                     let (mut place, mut step) = (0, if at < 0 { -1 } else { 1 });
                     for _ in 0..at.abs() {
@@ -168,7 +168,7 @@ fn an_axis_that_is_named_twice_is_a_diagonal() {
         let far: Vec<f64> = (0..n).map(|i| (i * (n * n + n + 1)) as f64).collect();
         assert_eq!(sum("iii->i", &x(&[n, n, n])).to_f64(), far, "{n}");
     }
-    // x[b i c i] is at b·24 + i·8 + c·2 + i.
+    // Element [b i c i] of x has the index b·24 + i·8 + c·2 + i.
     let diagonal = sum("bici->cib", &x(&[3, 2, 4, 2]));
     assert_eq!(diagonal.dims(), [4, 2, 3]);
     let want = (0..4).flat_map(|c| (0..2).flat_map(move |i| (0..3).map(move |b| (b * 16 + i * 8 + c * 2 + i) as f64)));
@@ -371,12 +371,12 @@ fn a_region_of_an_image_is_sampled_and_surrounded() {
             let (row, i) = (n / count as usize, n % count as usize);
             let last = extent as f64 - 1.0;
             let at = start * last + i as f64 * (end - start) * last / (count as f64 - 1.0);
-            // x is linear in its index.
+            // The elements of x are a linear function of their index.
             let want = if (0.0..=last).contains(&at) { (row * extent) as f64 + at } else { -4.5 };
             assert!((got - want).abs() < 1e-6, "{start} to {end}, element {n}: {got}, not {want}");
         }
     }
-    // The scale refers to the region.
+    // The scale is that of the region, and not that of the image.
     let attributes = vec![text("mode", "nearest"), text("coordinate_transformation_mode", "tf_crop_and_resize")];
     let constants = vec![floats("roi", &[0.0, 0.5, 1.0, 1.0]), floats("scales", &[1.0, 2.0])];
     let got = one(node("Resize", &["x", "roi", "scales"], &["y"], attributes), &counted(&[1, 9]), constants, 13);

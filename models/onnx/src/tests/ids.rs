@@ -1,10 +1,10 @@
-//! Ids in and out of range, and the index of the extremum in rows with NaN, for every op that indexes.
+//! Tests ids in and out of range for every op that indexes, and the index of the extremum in rows with NaN.
 
 use eutectic_ir::{InterpError, Tensor, interp::interpret};
 
 use super::*;
 
-/// Returns an integer port with these extents.
+/// Returns the declaration of an integer tensor with these extents.
 fn int_port(name: &str, dims: &[i64]) -> ValueInfoProto {
     let mut port = port(name, dims);
     if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_mut().and_then(|ty| ty.value.as_mut()) {
@@ -19,7 +19,7 @@ struct Case {
     ids: &'static [i64],
     updates: Option<&'static [i64]>,
     attributes: Vec<AttributeProto>,
-    /// For each id, the extent of the axis that it indexes.
+    /// The extent of the indexed axis, for each id.
     extents: &'static [i64],
 }
 
@@ -91,7 +91,7 @@ fn ids_out_of_range_are_refused_where_they_are_read() {
                 };
                 assert_eq!((problem.id, problem.ids.extent), (wrong, extent), "{} of {ids:?}", case.op);
                 assert_eq!(origin.path(), format!("part.{}", case.op));
-                // Ids in the file are refused during the import, at the same node.
+                // The import refuses ids in the file, and names the same node.
                 let said = import(&case.model(Some(&ids))).unwrap_err().to_string();
                 let wanted =
                     format!("id {wrong} is out of range for an axis of {extent}; ids must be in -{extent}..{extent}");
@@ -142,7 +142,7 @@ fn a_node_without_a_name_is_called_by_its_output() {
     assert_eq!(checks.map(|(_, node)| node.origin.path()).collect::<Vec<_>>(), ["y"]);
 }
 
-/// Evaluates a node over rows [3 n] of `x` and returns its only, or its last, output.
+/// Evaluates a node on `x` of shape [3 n]. Returns its last output.
 fn of_rows(node: NodeProto, rows: &[&[f64]], folded: bool, k: Option<i64>) -> Vec<f64> {
     let dims = [rows.len() as i64, rows[0].len() as i64];
     let all = rows.concat();

@@ -1,4 +1,5 @@
-//! Trip counts of loops: stated, computed from a condition during the import, or determined in each run.
+//! Tests trip counts of loops: stated ones, those that the import computes from a condition, and those that each run
+//! finds.
 
 use eutectic_ir::{
     Tensor,
@@ -20,8 +21,8 @@ fn number(name: &str, value: f64) -> TensorProto {
     TensorProto { name: Some(name.into()), data_type: Some(1), float_data: vec![value as f32], ..Default::default() }
 }
 
-/// Returns the loop v' = v + step while v' < limit. `start` may be the input. `collects` returns each v', and `counts`
-/// names a value with the maximum trip count.
+/// Returns the loop v' = v + step while v' < limit. `start` names the start value, which may be the model's input. With
+/// `collects`, it also returns each v'. `counts` names a value that is the maximum trip count.
 fn growing(start: &str, count: Option<&str>, collects: bool) -> ModelProto {
     let mut body = GraphProto {
         input: vec![of_type("i", 7, &[]), of_type("going", 9, &[]), of_type("v", 1, &[])],
@@ -54,7 +55,7 @@ fn growing(start: &str, count: Option<&str>, collects: bool) -> ModelProto {
     })
 }
 
-/// Returns the trip count of the loop, and whether a condition ends it.
+/// Returns the trip count of the loop in a graph, and whether a condition ends it.
 fn times(imported: &Imported) -> Option<(usize, bool)> {
     let (_, node) = imported.graph.nodes().find(|(_, node)| node.op.name() == "loop")?;
     let of = Loop::of(&node.attrs)?;
@@ -71,7 +72,7 @@ fn run(imported: &Imported, x: f64, n: i64) -> Result<Vec<Vec<f64>>, InterpError
     Ok(interpret::<f64>(&imported.graph, &given)?.iter().map(|value| value.to_tensor().to_f64()).collect())
 }
 
-/// Returns the sum of the steps in `f32`, and their number.
+/// Returns the sum of the steps in `f32`, and the number of steps.
 fn grown(start: f32, most: usize) -> (f64, usize) {
     let (mut v, mut n) = (start, 0);
     while n < most && (n == 0 || v < 1.0) {
@@ -106,7 +107,7 @@ fn a_condition_on_inputs_is_found_in_each_run() {
         let got = run(&imported, x, 0).unwrap();
         assert!((got[0][0] - grown(x as f32, usize::MAX).0).abs() < 1e-2, "{x}: {got:?}");
     }
-    // A known count needs no check. A count that is an input is part of the condition.
+    // A known count needs no check in a run. A count that is an input becomes part of the condition.
     let imported = import(&growing("x", Some("five"), false)).unwrap();
     assert_eq!(times(&imported), Some((5, true)));
     assert!(close(run(&imported, -1.0, 0).unwrap()[0][0], -0.5));
@@ -128,7 +129,7 @@ fn a_loop_that_goes_on_is_an_error() {
     let imported = model.import_as(&ImportOptions { most_times: 20, ..ImportOptions::default() }).unwrap();
     assert!(close(run(&imported, -0.53, 0).unwrap()[0][0], grown(-0.53, usize::MAX).0));
     let error = run(&imported, -5.0, 0).unwrap_err().to_string();
-    assert!(error.contains("the condition of the loop still holds after 20 times"), "{error}");
+    assert!(error.contains("the condition of the loop is still true after 20 iterations"), "{error}");
 }
 
 #[test]
@@ -142,5 +143,5 @@ fn what_has_no_end_or_no_shape_is_refused() {
     let mut endless = growing("x", None, false);
     let body = graph_of(&mut endless).node[0].attribute[0].g.as_mut().unwrap();
     body.node[1] = node("Identity", &["going"], &["on"], vec![]);
-    assert!(says(&endless).contains("it never ends: its condition always holds"), "{}", says(&endless));
+    assert!(says(&endless).contains("it never ends because its condition is always true"), "{}", says(&endless));
 }

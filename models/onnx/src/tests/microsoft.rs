@@ -4,8 +4,8 @@ use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// Returns a model of one node over `x` and `s`, tensors of these extents, and weights. The weights contain the numbers
-/// 0, 1, 2 …
+/// Returns a model with one node over `x` and `s`, which are tensors of the given extents, and over weights. The
+/// weights are the numbers 0, 1, 2 and so on.
 fn of_node(mut node: NodeProto, dims: &[i64], weights: &[(&str, &[i64])]) -> ModelProto {
     node.domain = Some("com.microsoft".into());
     let open = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
@@ -19,7 +19,7 @@ fn of_node(mut node: NodeProto, dims: &[i64], weights: &[(&str, &[i64])]) -> Mod
     model
 }
 
-/// Returns the outputs of such a model for given inputs.
+/// Evaluates a model with one node on given inputs. Returns its outputs.
 fn outputs(node: NodeProto, dims: &[i64], weights: &[(&str, &[i64])], given: [&[f64]; 2]) -> Vec<Vec<f64>> {
     let imported = import(&of_node(node, dims, weights)).unwrap();
     let params = imported.params().unwrap();

@@ -4,7 +4,7 @@ use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// Evaluates a node on `x` of these extents and a known number.
+/// Evaluates a node on `x` with the given extents, and on a known number.
 fn outputs(node: NodeProto, dims: &[i64], x: &[f64], number: i64) -> (Vec<Vec<f64>>, usize) {
     let open = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
     let output = node.output.iter().map(open).collect();

@@ -1,4 +1,5 @@
-//! Random numbers: equal for equal seeds, different for different ones, and with the distribution that the node states.
+//! Tests random numbers: they are equal for equal seeds, differ for different seeds, and have the distribution that the
+//! node states.
 
 use eutectic_ir::Tensor;
 use eutectic_models::random::Rng;
@@ -26,7 +27,7 @@ fn float(name: &str, value: f32) -> AttributeProto {
     }
 }
 
-/// Evaluates a node that has only attributes, or an input x of ones.
+/// Evaluates a node that has only attributes, or whose input x consists of ones.
 fn drawn(op: &str, attrs: Vec<AttributeProto>, dims: &[usize]) -> Tensor {
     let inputs: &[&str] = if op.ends_with("Like") { &["x"] } else { &[] };
     let x = Tensor::from_f64(DType::F32, dims, vec![1.0; dims.iter().product()]);
@@ -35,7 +36,7 @@ fn drawn(op: &str, attrs: Vec<AttributeProto>, dims: &[usize]) -> Tensor {
     one(node(op, inputs, &["y"], attrs), &x, vec![], 22)
 }
 
-/// Returns mean and variance.
+/// Returns the mean and the variance.
 fn moments(x: &Tensor) -> [f64; 2] {
     let (x, n) = (x.to_f64(), x.to_f64().len() as f64);
     let mean = x.iter().sum::<f64>() / n;
@@ -50,7 +51,7 @@ fn numbers_depend_on_the_seed_alone() {
         assert_ne!(seeded(1.0), seeded(2.0), "{op}");
         assert_ne!(seeded(0.0), drawn(op, vec![], &[3, 5]).to_f64(), "{op} without a seed");
     }
-    // The seed 0.0 has no bits set, so the key is (0, 0), that of the first published vector.
+    // All bits of the seed 0.0 are 0. So the key is (0, 0), that of the first published test vector.
     let words = drawn("RandomUniform", vec![float("seed", 0.0)], &[4]).to_f64();
     let known =
         [0x6627_e8d5_u32, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8].map(|word| f64::from(word >> 8) / 16_777_216.0);

@@ -4,7 +4,7 @@ use eutectic_ir::{Tensor, interp::interpret};
 
 use super::*;
 
-/// Resizes `x`, of these extents, along its last axis by interpolation.
+/// Resizes `x`, with the given extents, along its last axis.
 fn resized(x: &[f64], dims: [usize; 2], to: usize, mode: &str, coordinates: &str) -> Vec<f64> {
     let attributes = vec![word("mode", mode), word("coordinate_transformation_mode", coordinates)];
     let graph = GraphProto {
@@ -21,7 +21,7 @@ fn resized(x: &[f64], dims: [usize; 2], to: usize, mode: &str, coordinates: &str
     values.into_iter().flat_map(|value| reals(value.data)).collect()
 }
 
-/// Keys' cubic convolution with coefficient −3/4.
+/// Returns the weight of Keys' cubic convolution with the coefficient −3/4.
 fn cubic(x: f64) -> f64 {
     let a = -0.75;
     match x.abs() {

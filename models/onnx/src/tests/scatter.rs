@@ -1,10 +1,12 @@
-//! Writes by index, compared with a loop over the updates. Known ids must not become a search over all pairs.
+//! Compares writes by index with a loop over the updates. Known ids must not become a search over all pairs of ids and
+//! places.
 
 use eutectic_ir::{DType, Tensor, interp::interpret};
 
 use super::*;
 
-/// A case: extents of data, ids with their extents, extents of updates, and the axis of `ScatterElements`.
+/// A test case: the extents of the data, the ids and their extents, the extents of the updates, and the axis of
+/// `ScatterElements`.
 struct Case {
     dims: Vec<usize>,
     ids: Vec<i64>,
@@ -14,7 +16,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns the case whose ids are the grid of these coordinates of the first axes.
+    /// Returns the case whose ids are the grid of the given coordinates along the first axes.
     fn grid(dims: &[usize], coordinates: &[Vec<i64>]) -> Case {
         let counts: Vec<usize> = coordinates.iter().map(Vec::len).collect();
         let mut ids = vec![Vec::new()];
@@ -31,7 +33,7 @@ impl Case {
         }
     }
 
-    /// Returns the data after the updates, which are applied in order.
+    /// Returns the data after the updates, applied one after another.
     fn wanted(&self, data: &[f64], updates: &[f64], how: &str) -> Vec<f64> {
         let mut data = data.to_vec();
         let depth = if self.axis.is_some() { self.dims.len() } else { self.given[self.given.len() - 1] };
@@ -59,7 +61,7 @@ impl Case {
         data
     }
 
-    /// Returns a model with the node. Its ids are computed from a tensor of the file.
+    /// Returns a model with the node. The ids are computed from a tensor of the file.
     fn model(&self, how: &str) -> ModelProto {
         let of = |name: &str, dims: &[usize]| port(name, &dims.iter().map(|&n| n as i64).collect::<Vec<_>>());
         let ids = TensorProto { dims: self.given.iter().map(|&n| n as i64).collect(), ..integers("ids", &self.ids) };
@@ -100,7 +102,7 @@ fn numbers(dims: &[usize], from: usize) -> Vec<f64> {
     (0..dims.iter().product()).map(|i: usize| ((i * 7 + from) % 13) as f64 - 6.0).collect()
 }
 
-/// Slices as exporters write them. Most have more ids than are evaluated in advance.
+/// Tests slices as exporters write them. Most of them have more ids than the import evaluates at once.
 fn slices() -> Vec<Case> {
     let upto = |from: i64, to: i64, step: usize| (from..to).step_by(step).collect::<Vec<_>>();
     let columns = |dims: &[usize], axis: usize, ids: Vec<i64>| {
@@ -163,7 +165,7 @@ fn known_places_that_are_none_are_refused() {
         }
         let wide = Case { dims: vec![2, 6], ids: vec![0; 3], given: vec![3, 1], updates: vec![3, 1], axis: Some(1) };
         assert!(
-            refusal(&wide, how).contains("its ids have an extent of 3 along axis 0, but its data 2"),
+            refusal(&wide, how).contains("its ids have an extent of 3 along axis 0, but its data only 2"),
             "{}",
             refusal(&wide, how)
         );

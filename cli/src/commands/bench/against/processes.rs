@@ -1,4 +1,5 @@
-//! Settings that other binaries run: each turn is a process of each, which plans, warms up and runs a few times.
+//! Compares settings that other binaries run. In each turn, each setting has a process that plans, warms up and runs a
+//! few times.
 
 use std::{env, ffi::OsString, path::PathBuf, process::Command};
 
@@ -14,14 +15,14 @@ use crate::{
     timing::{Times, progress},
 };
 
-/// The turns of processes, and the least runs of each.
+/// The number of turns, and the least number of runs in each process.
 const TURNS: usize = 10;
 const LEAST: usize = 3;
 
-/// Runs all settings, each in processes of its own. The time of a turn is the median of its runs.
+/// Measures all settings in processes. The time of a turn is the median of the runs of its process.
 ///
 /// # Errors
-/// If a process fails, or prints no times.
+/// If a process fails, or if it prints no times.
 pub fn measured(args: &Args, settings: &[Setting]) -> Result<Vec<Measured>, Fault> {
     let runs = args.runs();
     if runs.limit.is_some() {
@@ -57,7 +58,7 @@ pub fn measured(args: &Args, settings: &[Setting]) -> Result<Vec<Measured>, Faul
     Ok(measured)
 }
 
-/// Returns the report of a process.
+/// Runs a setting in a process and returns the JSON that it prints.
 fn report(args: &Args, setting: &Setting, turn: usize, iters: usize) -> Result<Value, Fault> {
     let binary = match &setting.runner {
         Runner::Binary(path) => path.clone(),
@@ -95,7 +96,7 @@ fn report(args: &Args, setting: &Setting, turn: usize, iters: usize) -> Result<V
     serde_json::from_slice(&output.stdout).map_err(|e| failed(format!("it printed no JSON: {e}")))
 }
 
-/// Returns the median seconds of a report's runs.
+/// Returns the median of the times in a report, in seconds.
 fn median(report: &Value, setting: &Setting) -> Result<f64, Fault> {
     let times: Option<Vec<f64>> =
         report["times_ms"].as_array().map(|all| all.iter().filter_map(Value::as_f64).collect());

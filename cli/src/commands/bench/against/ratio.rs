@@ -1,11 +1,12 @@
-//! The ratio of two settings' times: the median over turns, with an interval that assumes nothing of how times spread.
+//! The ratio of two settings' times: the median over turns, with a confidence interval that assumes no distribution of
+//! times.
 
 use std::fmt;
 
-/// The least confidence of an interval.
+/// The least confidence of an interval, as a probability.
 const CONFIDENCE: f64 = 0.95;
 
-/// The ratio of times of one setting to those of another.
+/// The ratio of the times of one setting to those of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The median of the ratios of the turns.
@@ -14,15 +15,15 @@ pub struct Ratio {
     pub least: f64,
     /// The upper end of the interval.
     pub most: f64,
-    /// The probability with which the interval holds the median of all turns, at least.
+    /// The probability that the interval contains the true median is at least this number.
     pub confidence: f64,
 }
 
 impl Ratio {
-    /// Returns the ratio of times to others, turn by turn. `None` if there are too few turns for an interval.
+    /// Returns the ratio of times to others, turn by turn. Returns `None` if there are too few turns for an interval.
     ///
-    /// The ends are order statistics: as many ratios are below the lower one as are above the upper one, and each ratio is
-    /// below the median with probability ½.
+    /// The ends of the interval are order statistics: equally many ratios are below the lower end and above the upper
+    /// end. The confidence follows from the fact that each ratio is below the true median with probability ½.
     pub fn of(times: &[f64], others: &[f64]) -> Option<Ratio> {
         let mut ratios: Vec<f64> = times.iter().zip(others).map(|(a, b)| a / b).collect();
         ratios.sort_by(f64::total_cmp);
@@ -32,21 +33,23 @@ impl Ratio {
         Some(Ratio { median, least: ratios[outside], most: ratios[n - 1 - outside], confidence })
     }
 
-    /// Returns whether the interval is on one side of 1.
+    /// Returns whether the interval excludes 1.
     pub fn is_shown(&self) -> bool {
         self.least > 1.0 || self.most < 1.0
     }
 }
 
-/// Returns the largest number of ratios to leave out at each end such that the interval has the confidence, and that
-/// confidence; `None` if leaving out none has less.
+/// Returns the largest number of ratios that can be outside of the interval at each end, and the resulting confidence.
+/// Returns `None` if even the interval from the smallest to the largest ratio has too little confidence.
 fn outside(n: usize) -> Option<(usize, f64)> {
     if n > 500 {
-        // The normal distribution of that variance, and one ratio more on each side.
+        // For many turns, the normal distribution with the same variance is used. One more ratio stays inside at each
+        // end, which makes up for the approximation.
         let ends = n as f64 / 2.0 - 0.98 * (n as f64).sqrt() - 1.0;
         return Some((ends as usize, CONFIDENCE));
     }
-    // Of the binomial distribution with probability ½: the weight of k ratios below the median.
+    // The number of ratios below the median has the binomial distribution with probability ½. `weight` is the
+    // probability that it is k.
     let mut weight = 0.5_f64.powi(i32::try_from(n).ok()?);
     let (mut below, mut best) = (0.0, None);
     for k in 0..n.div_ceil(2) {
@@ -70,7 +73,7 @@ impl fmt::Display for Ratio {
             true => write!(f, "{percent:.1} % more time")?,
             false => f.write_str("no difference is shown")?,
         }
-        // Of few turns the confidence is larger than it must be.
+        // With few turns, the confidence can be much larger than required, so it is printed.
         write!(
             f,
             "; {median:.3} times the time of the command as given, {least:.3} to {most:.3} with {:.0} % confidence",
@@ -85,7 +88,7 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_tables() {
-        // The numbers of the sign test, as in tables of confidence intervals of the median.
+        // The sign test has these numbers in published tables of confidence intervals of the median.
         assert_eq!(outside(5), None);
         assert_eq!(outside(6).map(|found| found.0), Some(0));
         assert_eq!(outside(10).map(|found| found.0), Some(1));
@@ -93,7 +96,7 @@ mod tests {
         assert_eq!(outside(30).map(|found| found.0), Some(9));
         let (_, confidence) = outside(6).expect("an interval");
         assert!((confidence - 0.96875).abs() < 1e-12);
-        // 450 of 1,000 ratios are below the interval: 468 by tables, less one for the approximation.
+        // 450 of 1,000 ratios would be below the interval. Tables have 468, from which the approximation takes one.
         assert_eq!(outside(500).map(|found| found.0), Some(477 - 250));
         assert_eq!(outside(1000).map(|found| found.0), Some(468));
     }
@@ -118,7 +121,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 11) as f64 / (1_u64 << 53) as f64
         };
-        // The median of this distribution is 1, which is far from its mean.
+        // The median of this distribution is 1, and its mean is much larger.
         let mut held = 0;
         for _ in 0..2000 {
             let times: Vec<f64> = (0..15).map(|_| (4.0 * (uniform() - 0.5)).exp()).collect();

@@ -1,4 +1,4 @@
-//! The settings that are compared: the command as it was given, and the same with the options of `--against`.
+//! The compared settings: the command as it was given, and that command with the options of each `--against`.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -7,25 +7,25 @@ use clap::{Args as _, Command, FromArgMatches, parser::ValueSource};
 use super::super::args::Args;
 use crate::fault::{Fault, input};
 
-/// What runs a setting.
+/// The program that runs a setting.
 pub enum Runner {
-    /// This process.
+    /// This process runs the setting.
     This,
-    /// Another binary of the command.
+    /// Another build of the command runs it. The field is the path of the binary.
     Binary(PathBuf),
 }
 
-/// A setting of a model.
+/// A setting of a model to measure.
 pub struct Setting {
-    /// The text of `--against`; empty for the command as it was given.
+    /// The text of `--against`. Empty for the command as it was given.
     pub options: String,
     pub runner: Runner,
-    /// The arguments after `bench`.
+    /// The arguments after the word `bench`.
     pub arguments: Vec<OsString>,
     pub args: Args,
 }
 
-/// The options that are those of all settings.
+/// The names of options that apply to all settings, so `--against` must not contain them.
 const COMMON: [&str; 13] = [
     "against",
     "iters",
@@ -42,19 +42,19 @@ const COMMON: [&str; 13] = [
     "ids",
 ];
 
-/// Returns the command as it was given, and each setting of `--against`.
+/// Returns the command as it was given, and then the setting of each `--against`.
 ///
 /// # Errors
-/// If the options of a setting are wrong, or are those of all settings.
+/// If the options of a setting are wrong, or if they apply to all settings.
 pub fn settings(args: &Args) -> Result<Vec<Setting>, Fault> {
-    // The first two name the binary and `bench`.
+    // The first two arguments are the binary and `bench`.
     let given: Vec<OsString> = without(std::env::args_os().skip(2).collect(), "--against");
     let base =
         Setting { options: String::new(), runner: Runner::This, args: parsed(&given, "")?, arguments: given.clone() };
     let mut all = vec![base];
     for text in &args.against {
         let wrong = |problem: &str, help: &str| input(format!("--against \"{text}\": {problem}"), help);
-        let words = shlex::split(text).ok_or_else(|| wrong("a quote is open", "close it"))?;
+        let words = shlex::split(text).ok_or_else(|| wrong("a quote is not closed", "close it"))?;
         let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
         let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
         let runner = match words.first() {
@@ -66,7 +66,7 @@ pub fn settings(args: &Args) -> Result<Vec<Setting>, Fault> {
         let matches = command().try_get_matches_from(&alone).map_err(|error| refused(text, &error))?;
         let stated = |id: &&&str| matches.value_source(id) == Some(ValueSource::CommandLine);
         if let Some(id) = COMMON.iter().find(stated) {
-            let flag = format!("--{} is of all settings", id.replace('_', "-"));
+            let flag = format!("--{} applies to all settings", id.replace('_', "-"));
             return Err(wrong(&flag, "write it outside of --against"));
         }
         let arguments = [&given[..], &words].concat();
@@ -75,7 +75,7 @@ pub fn settings(args: &Args) -> Result<Vec<Setting>, Fault> {
     Ok(all)
 }
 
-/// Returns the command with an option that is given again replacing itself; those that may be repeated add to themselves.
+/// Returns the command `bench`. An option that is given twice replaces its first value, unless it may be repeated.
 fn command() -> Command {
     let command = Args::augment_args(Command::new("bench").no_binary_name(true).args_override_self(true));
     command.mut_args(|arg| match arg.get_action().takes_values() {
@@ -98,7 +98,7 @@ fn refused(text: &str, error: &clap::Error) -> Fault {
     )
 }
 
-/// Returns arguments without an option that takes a value.
+/// Removes an option and its value from arguments.
 pub fn without(arguments: Vec<OsString>, flag: &str) -> Vec<OsString> {
     let mut kept = Vec::with_capacity(arguments.len());
     let mut arguments = arguments.into_iter();

@@ -1,4 +1,4 @@
-//! Encoders of categories: labels from a table, and one-hot vectors.
+//! Encoders of categories: table lookup (`LabelEncoder`) and one-hot vectors.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor};
 
@@ -18,12 +18,12 @@ pub(super) const OPS: &[OpRow] = &[
     one("OneHotEncoder", 1, one_hot),
 ];
 
-/// The reason why a table of strings is refused, and the remedy.
+/// The message for a table of strings.
 const STRINGS: &str = "it maps strings, which programs do not have; map them to numbers before the model runs, and make its input \
                        those numbers";
 
-/// Returns the index of each element in a list of keys: the first match, or the length of the list if there is none.
-/// `nan` allows NaN as a key.
+/// Returns the index of each element in a list of keys: that of the first equal key, or the length of the list if there
+/// is none. With `nan`, a NaN element matches a NaN key.
 fn place(c: &mut NodeCall<'_, '_>, x: NodeId, keys: Tensor, nan: bool) -> NodeResult {
     let (count, dims) = (keys.count(), c.shape(x));
     let has_nan = nan && keys.dtype().is_float() && keys.to_f64().iter().any(|key| key.is_nan());
@@ -43,7 +43,7 @@ fn place(c: &mut NodeCall<'_, '_>, x: NodeId, keys: Tensor, nan: bool) -> NodeRe
     c.reshape(first, &dims)
 }
 
-/// Returns the list of one of the attributes `WHAT_floats`, `WHAT_int64s` and `WHAT_tensor`.
+/// Reads a list from whichever of the attributes `WHAT_floats`, `WHAT_int64s` and `WHAT_tensor` the node has.
 fn list(c: &NodeCall<'_, '_>, what: &str) -> Result<Tensor, NodeError> {
     if c.has(&format!("{what}_strings")) {
         return Err(NodeError(STRINGS.into()));
@@ -55,12 +55,13 @@ fn list(c: &NodeCall<'_, '_>, what: &str) -> Result<Tensor, NodeError> {
         return Ok(Tensor::from_f64(DType::F32, &[values.len()], values));
     }
     let values = c.ints(&format!("{what}_int64s"))?;
-    let values =
-        values.ok_or_else(|| NodeError(format!("it has no `{what}_int64s`, `{what}_floats` or `{what}_tensor`")))?;
+    let values = values.ok_or_else(|| {
+        NodeError(format!("its attribute `{what}_int64s`, `{what}_floats` or `{what}_tensor` is missing"))
+    })?;
     Ok(Tensor::from_i64(DType::I64, &[values.len()], values))
 }
 
-/// Imports `LabelEncoder`, which maps keys to values. Before version 4 of the domain, NaN is not a key.
+/// Imports `LabelEncoder`, which maps keys to values. NaN cannot be a key before version 4 of the domain.
 fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
     let x = c.input(0)?;
     let (keys, values) = (list(c, "keys")?, list(c, "values")?);
@@ -73,7 +74,7 @@ fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
     let to = values.dtype();
     let default = match c.tensor_value("default_tensor")? {
         Some(tensor) if tensor.count() == 1 && tensor.dtype() == to => tensor,
-        Some(tensor) => return Err(format!("its default value has type {}; one {to} is needed", tensor.ty()).into()),
+        Some(tensor) => return Err(format!("its default value has type {}, but must be one {to}", tensor.ty()).into()),
         None if to.is_float() => Tensor::from_f64(to, &[1], [c.float_or("default_float", -0.0)?]),
         None => Tensor::from_i64(to, &[1], [c.int_or("default_int64", -1)?]),
     };
@@ -86,8 +87,8 @@ fn label(c: &mut NodeCall<'_, '_>, nan: bool) -> NodeResult {
     c.op("gather", &[table, place], &[("axis", 0.into())])
 }
 
-/// Imports `OneHotEncoder`. A new last axis is 1 at the category of the element. An unknown category gives zeros or is
-/// an error, as the node says.
+/// Imports `OneHotEncoder`. Along a new last axis, the result is 1 at the element's category. The attribute `zeros`
+/// says whether an unknown category gives zeros or is an error.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let Some(categories) = c.ints("cats_int64s")?.filter(|categories| !categories.is_empty()) else {
         return Err(NodeError(STRINGS.into()));
@@ -109,5 +110,9 @@ fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let any = c.reduce("reduce-max", unknown, &axes)?;
     let any = c.scalar(any)?;
     let any = c.cast(any, DType::Bool)?;
-    c.fail_if(any, encoded, "an element of no category; `zeros` of 1 allows them")
+    c.fail_if(
+        any,
+        encoded,
+        "its input has an element of no category; set `zeros` to 1 to encode such elements as zeros",
+    )
 }

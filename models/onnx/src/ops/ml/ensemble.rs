@@ -1,4 +1,5 @@
-//! Ensembles of trees with weights at their leaves: reading from attributes, and the scores of rows.
+//! Ensembles of decision trees with weights at their leaves: reads them from attributes, and computes the scores of
+//! rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{call::NodeCall, error::NodeError};
 
-/// The aggregation of leaves into one score for each target.
+/// The aggregation of leaf weights into a score for each target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Aggregate {
     Average,
@@ -22,7 +23,7 @@ pub(super) enum Aggregate {
     Max,
 }
 
-/// The names of aggregations, in the order of their numbers in `TreeEnsemble`.
+/// The aggregations and their names, in the order of their numbers in `TreeEnsemble`.
 pub(super) const AGGREGATES: [(&str, Aggregate); 4] =
     [("AVERAGE", Aggregate::Average), ("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)];
 
@@ -37,23 +38,23 @@ impl Aggregate {
     }
 }
 
-/// The targets that receive a weight from some tree.
+/// Whether rows receive a weight for a target from at least one tree.
 pub(super) enum Scored {
     Always,
     Never,
-    /// Those where these truth values [rows 1] are true.
+    /// Only the rows for which these Booleans [rows 1] are true.
     Where(NodeId),
 }
 
 /// Trees with weights.
 pub(super) struct Ensemble {
     forest: Forest,
-    /// The weights of each leaf, by target.
+    /// The weights of each leaf by target. A leaf may lack weights for some targets.
     weights: Vec<BTreeMap<usize, f64>>,
     targets: usize,
 }
 
-/// The largest size of a table of leaves and targets.
+/// The largest number of leaves times the number of targets, which is the size of a table of weights.
 const MOST_WEIGHTS: usize = 1 << 28;
 
 impl Ensemble {
@@ -61,18 +62,22 @@ impl Ensemble {
     fn new(forest: Forest, leaves: usize, targets: usize) -> Result<Ensemble, NodeError> {
         if leaves.saturating_add(1).saturating_mul(targets) > MOST_WEIGHTS {
             return Err(format!(
-                "it has {targets} targets and {leaves} leaves; the product must be at most {MOST_WEIGHTS}"
+                "it has {targets} targets and {leaves} leaves; their product must be at most {MOST_WEIGHTS}"
             )
             .into());
         }
         Ok(Ensemble { forest, weights: vec![BTreeMap::new(); leaves], targets })
     }
 
-    /// Adds a weight. Weights of one leaf and target are summed.
+    /// Adds a weight of a leaf for a target. Several weights of the same leaf and target are aggregated.
     fn weigh(&mut self, leaf: usize, target: i64, weight: f64, aggregate: Aggregate) -> Result<(), NodeError> {
         let known = usize::try_from(target).ok().filter(|target| *target < self.targets);
-        let target =
-            known.ok_or_else(|| NodeError(format!("it has a weight for target {target} of {}", self.targets)))?;
+        let target = known.ok_or_else(|| {
+            NodeError(format!(
+                "it has a weight for target {target}, which is out of range for {} targets",
+                self.targets
+            ))
+        })?;
         let combine = |old: f64| match aggregate {
             Aggregate::Average | Aggregate::Sum => old + weight,
             Aggregate::Min => old.min(weight),
@@ -82,7 +87,7 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Returns the target of each tree, if every tree has a single target.
+    /// Returns the target of each tree. Returns `None` if the leaves of a tree have weights for different targets.
     fn single_targets(&self) -> Option<Vec<usize>> {
         let of_tree = |root: &Child| {
             let mut target = None;
@@ -98,7 +103,7 @@ impl Ensemble {
         self.forest.roots().iter().map(of_tree).collect()
     }
 
-    /// Returns the scores [rows targets], and the targets that receive a weight.
+    /// Returns the scores [rows targets], and for each target which rows receive a weight.
     pub fn scores(
         self,
         c: &mut NodeCall<'_, '_>,
@@ -116,7 +121,7 @@ impl Ensemble {
         Ok((scores, scored))
     }
 
-    /// Computes scores if every tree has a single target. The trees are sorted by target, so each leaf has one weight.
+    /// Computes scores if every tree has a single target. Trees are sorted by target, so that each leaf has one weight.
     fn grouped(
         mut self,
         c: &mut NodeCall<'_, '_>,
@@ -131,8 +136,9 @@ impl Ensemble {
         }
         let scored = groups.iter().map(|group| if group.is_empty() { Scored::Never } else { Scored::Always }).collect();
         let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
-        // Groups are padded to the same length by trees with a leaf of weight 0. It does not change sums. It changes no
-        // other aggregation of a group with trees.
+        // The groups of trees for each target get the same number of trees. For sums, the added trees are a leaf of
+        // weight 0. For other aggregations, they repeat the first tree of the group, which does not change a minimum or
+        // maximum.
         let nothing = Child::Leaf(self.weights.len());
         let filler = |group: &[Child]| group.first().copied().filter(|_| neutral != 0.0).unwrap_or(nothing);
         let padded = groups.iter().flat_map(|group| {
@@ -154,7 +160,7 @@ impl Ensemble {
         Ok((c.transpose(scores, &[1, 0])?, scored))
     }
 
-    /// Computes scores if leaves have weights for several targets. Each leaf has a row of weights.
+    /// Computes scores if leaves have weights for several targets. The table has a row of weights for each leaf.
     fn spread(
         self,
         c: &mut NodeCall<'_, '_>,
@@ -197,7 +203,7 @@ impl Ensemble {
     }
 }
 
-/// Returns the numbers of an attribute. Newer versions store them as a tensor.
+/// Reads the numbers of an attribute. Newer versions of the domain store them in a tensor attribute.
 pub(super) fn either(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeError> {
     match c.tensor_value(&format!("{name}_as_tensor"))? {
         Some(tensor) => Ok(tensor.to_f64()),
@@ -205,8 +211,8 @@ pub(super) fn either(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeE
     }
 }
 
-/// Reads trees in the form of versions before 5. Nodes have tree ids and node ids, and weights refer to both. `of`
-/// names the targets.
+/// Reads trees as versions of the domain before 5 store them: nodes have a tree id and a node id, and weights refer to
+/// both. `of` is the prefix of the attributes with weights.
 pub(super) fn listed(
     c: &NodeCall<'_, '_>,
     of: &str,
@@ -222,9 +228,9 @@ pub(super) fn listed(
     if [ids.len(), features.len(), yes.len(), no.len(), values.len(), modes.len()].iter().any(|n| *n != count)
         || ![0, count].contains(&missing.len())
     {
-        return Err("the attributes nodes_* have different lengths".into());
+        return Err("its attributes nodes_* have different lengths".into());
     }
-    // The place of each node among the branches or the leaves.
+    // The index of each node among all branches or all leaves, by tree id and node id.
     let mut places: BTreeMap<(i64, i64), Child> = BTreeMap::new();
     let (mut branches, mut leaves) = (0, 0);
     for at in 0..count {
@@ -232,7 +238,7 @@ pub(super) fn listed(
         let place = if modes[at] == "LEAF" { Child::Leaf(*counter) } else { Child::Branch(*counter) };
         *counter += 1;
         if places.insert((trees[at], ids[at]), place).is_some() {
-            return Err(format!("node {} of tree {} is defined twice", ids[at], trees[at]).into());
+            return Err(format!("it defines node {} of tree {} twice", ids[at], trees[at]).into());
         }
     }
     let find = |tree: i64, id: i64| {
@@ -244,13 +250,14 @@ pub(super) fn listed(
             .iter()
             .find(|(name, _)| *name == modes[at])
             .ok_or_else(|| NodeError(format!("a node has the unknown mode `{}`", modes[at])))?;
-        let feature = usize::try_from(features[at]).map_err(|_| format!("a feature {}", features[at]))?;
+        let feature = usize::try_from(features[at])
+            .map_err(|_| format!("a node reads the feature {}, which is negative", features[at]))?;
         let children = [find(trees[at], yes[at])?, find(trees[at], no[at])?];
         below.extend([(trees[at], yes[at]), (trees[at], no[at])]);
         let missing = missing.get(at).is_some_and(|tracks| *tracks != 0);
         made.push(Branch { feature, mode: *mode, values: vec![values[at]], children, missing });
     }
-    // The root of a tree is its first node that is no child.
+    // The root of a tree is its first node that is not the child of another node.
     let (mut roots, mut rooted) = (Vec::new(), BTreeSet::new());
     for at in (0..count).filter(|at| !below.contains(&(trees[*at], ids[*at]))) {
         if rooted.insert(trees[at]) {
@@ -258,7 +265,7 @@ pub(super) fn listed(
         }
     }
     if rooted.len() != trees.iter().collect::<BTreeSet<_>>().len() {
-        return Err("a tree has no root: each of its nodes is the child of another one".into());
+        return Err("a tree has no root because each of its nodes is the child of another one".into());
     }
     let forest = Forest::new(&made, roots, leaves)?;
     let mut ensemble = Ensemble::new(forest, leaves, targets)?;
@@ -266,10 +273,10 @@ pub(super) fn listed(
     let (of_trees, of_nodes, targets) = (ints(&name("treeids"))?, ints(&name("nodeids"))?, ints(&name("ids"))?);
     let weights = either(c, &name("weights"))?;
     if [of_nodes.len(), targets.len(), weights.len()].iter().any(|n| *n != of_trees.len()) {
-        return Err("the attributes of its weights have different lengths".into());
+        return Err("its attributes with weights have different lengths".into());
     }
     for at in 0..weights.len() {
-        // As in ONNX Runtime, weights of branches are ignored.
+        // Weights of branches are ignored, as in ONNX Runtime.
         if let Child::Leaf(leaf) = find(of_trees[at], of_nodes[at])? {
             ensemble.weigh(leaf, targets[at], weights[at], aggregate)?;
         }
@@ -277,14 +284,16 @@ pub(super) fn listed(
     Ok(ensemble)
 }
 
-/// Reads trees in the form of version 5: numbered branches and leaves.
+/// Reads trees as version 5 of the domain stores them: branches and leaves are numbered.
 pub(super) fn numbered(c: &NodeCall<'_, '_>) -> Result<(Ensemble, Aggregate), NodeError> {
     let number = c.int_or("aggregate_function", 1)?;
     let aggregate = usize::try_from(number).ok().and_then(|number| AGGREGATES.get(number));
     let (_, aggregate) = *aggregate.ok_or_else(|| NodeError(format!("its aggregate_function {number} is unknown")))?;
-    let targets = c.int("n_targets")?.and_then(|n| usize::try_from(n).ok()).ok_or("it has no `n_targets`")?;
-    let list = |name: &str| c.ints(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")));
-    let tensor = |name: &str| c.tensor_value(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")));
+    let targets =
+        c.int("n_targets")?.and_then(|n| usize::try_from(n).ok()).ok_or("its attribute `n_targets` is missing")?;
+    let list = |name: &str| c.ints(name)?.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")));
+    let tensor =
+        |name: &str| c.tensor_value(name)?.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")));
     let (features, modes) = (list("nodes_featureids")?, tensor("nodes_modes")?.to_i64());
     let values = tensor("nodes_splits")?.to_f64();
     let (yes, no) = (list("nodes_truenodeids")?, list("nodes_falsenodeids")?);
@@ -294,17 +303,17 @@ pub(super) fn numbered(c: &NodeCall<'_, '_>) -> Result<(Ensemble, Aggregate), No
     let (count, leaves) = (features.len(), of_leaf.len());
     let lengths = [modes.len(), values.len(), yes.len(), no.len(), yes_leaf.len(), no_leaf.len()];
     if lengths.iter().any(|n| *n != count) || weights.len() != leaves || ![0, count].contains(&missing.len()) {
-        return Err("the attributes nodes_* or leaf_* have different lengths".into());
+        return Err("its attributes nodes_* or leaf_* have different lengths".into());
     }
     let child = |id: i64, leaf: i64| {
         let (what, most) = if leaf != 0 { ("leaf", leaves) } else { ("node", count) };
         let id = usize::try_from(id)
             .ok()
             .filter(|id| *id < most)
-            .ok_or_else(|| NodeError(format!("there is no {what} {id}")))?;
+            .ok_or_else(|| NodeError(format!("a node refers to {what} {id}, which does not exist")))?;
         Ok::<_, NodeError>(if leaf != 0 { Child::Leaf(id) } else { Child::Branch(id) })
     };
-    // The members of all sets are in one list, in the order of nodes. Each set ends with NaN.
+    // One list has the members of all sets, in the order of the nodes. NaN ends each set.
     let members = c.tensor_value("membership_values")?.map(|members| members.to_f64()).unwrap_or_default();
     let mut sets = members.split(|member| member.is_nan());
     let mut branches = Vec::with_capacity(count);
@@ -313,7 +322,8 @@ pub(super) fn numbered(c: &NodeCall<'_, '_>) -> Result<(Ensemble, Aggregate), No
         let set = (mode == MEMBER).then(|| sets.next().unwrap_or_default().to_vec());
         let mode = if mode == MEMBER { Some([false, true, false]) } else { MODES.get(mode).map(|(_, mode)| *mode) };
         branches.push(Branch {
-            feature: usize::try_from(features[at]).map_err(|_| format!("a feature {}", features[at]))?,
+            feature: usize::try_from(features[at])
+                .map_err(|_| format!("a node reads the feature {}, which is negative", features[at]))?,
             mode: mode.ok_or_else(|| NodeError(format!("a node has the unknown mode {}", modes[at])))?,
             values: set.unwrap_or_else(|| vec![values[at]]),
             children: [child(yes[at], yes_leaf[at])?, child(no[at], no_leaf[at])?],

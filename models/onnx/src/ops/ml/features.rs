@@ -1,4 +1,4 @@
-//! Feature preparation: scaling, normalization, thresholds, imputation, selection of columns.
+//! Preparation of features: scaling, normalization, thresholds, imputation, selection of columns.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor, attr::Number, ops::Ids};
 
@@ -22,7 +22,7 @@ pub(super) const OPS: &[OpRow] = &[
     one("ZipMap", 1, zip_map),
 ];
 
-/// Reads an attribute with one number, or one for each feature.
+/// Adds the numbers of an attribute as a parameter. There must be one number, or one for each feature.
 fn per_feature(c: &mut NodeCall<'_, '_>, label: &str, values: Vec<f64>, like: NodeId) -> NodeResult {
     let width = c.dims(like).last().copied().unwrap_or(1);
     match values.len() {
@@ -49,14 +49,14 @@ fn scaler(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.reshape(x, &dims)
 }
 
-/// Divides each row by its maximum, L1 norm or L2 norm. A row of zeros is kept.
+/// Divides each row by its maximum, its L1 norm or its L2 norm. Rows whose norm is 0 are kept.
 fn normalizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::single(c)?;
     let dims = c.shape(c.input(0)?);
     let x = rows.x;
     let norm = match c.word("norm")?.unwrap_or("MAX") {
         "MAX" => {
-            // As in ONNX Runtime, the maximum ignores NaN.
+            // The maximum ignores NaN, as in ONNX Runtime.
             let (unknown, lowest) = (c.apply("is-nan", [x])?, c.number(f64::from(f32::MIN), x)?);
             let known = c.apply("where", [unknown, lowest, x])?;
             c.reduce("reduce-max", known, &[1])?
@@ -87,7 +87,7 @@ fn binarizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(greater, c.dtype(x))
 }
 
-/// Replaces one value, which may be NaN, by that of the feature.
+/// Replaces one value, which may be NaN, by a number for all features or for each feature.
 fn imputer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let width = c.dims(x).last().copied().unwrap_or(1);
@@ -103,13 +103,13 @@ fn imputer(c: &mut NodeCall<'_, '_>) -> NodeResult {
         (c.with("eq", x, replaced)?, Tensor::from_i64(dtype, &[values.len()], values))
     };
     if values.count() != 1 && values.count() != width {
-        return Err(format!("it has {} values for {width} features of {dtype}", values.count()).into());
+        return Err(format!("it has {} imputed values for {width} features of type {dtype}", values.count()).into());
     }
     let values = c.weights("imputed", values)?;
     c.apply("where", [found, values, x])
 }
 
-/// Selects columns by ids. A vector becomes one row.
+/// Selects columns by ids. A vector counts as one row.
 fn columns(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, given) = (c.input(0)?, c.input(1)?);
     let dims = c.shape(x);
@@ -126,16 +126,18 @@ fn columns(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.op("gather", &[x, given], &[("axis", (-1).into())])
 }
 
-/// Concatenates the inputs in `f32`. Each is cropped or padded with zeros to its width.
+/// Concatenates the inputs in `f32`. Each input is cropped to its width in `inputdimensions`, or padded with zeros to
+/// it.
 fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
-    let widths = c.ints("inputdimensions")?.ok_or("it has no `inputdimensions`")?;
+    let widths = c.ints("inputdimensions")?.ok_or("its attribute `inputdimensions` is missing")?;
     if widths.len() != inputs.len() {
         return Err(format!("it has {} widths for {} inputs", widths.len(), inputs.len()).into());
     }
     let mut parts = Vec::new();
     for (x, wanted) in inputs.into_iter().zip(widths) {
-        let wanted = usize::try_from(wanted).map_err(|_| format!("its inputdimensions has the width {wanted}"))?;
+        let wanted = usize::try_from(wanted)
+            .map_err(|_| format!("its `inputdimensions` has the width {wanted}, which is negative"))?;
         let (rows, width) = match c.dims(x)[..] {
             [width] => (1, width),
             [rows, ref rest @ ..] => (rows, rest.iter().product()),
@@ -154,13 +156,14 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.concat(&parts, 1)
 }
 
-/// Returns the scores with one column for each class. Programs have no maps from classes to scores.
+/// Imports `ZipMap` as the identity: the scores stay a matrix with a column for each class, because programs have no
+/// maps.
 fn zip_map(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let x = c.input(0)?;
     let classes = match (c.ints("classlabels_int64s")?, c.words("classlabels_strings")?) {
         (Some(numbers), _) if !numbers.is_empty() => format!("{numbers:?}"),
         (_, Some(strings)) if !strings.is_empty() => format!("{strings:?}"),
-        _ => return Err(NodeError("it names no classes".into())),
+        _ => return Err(NodeError("its attributes name no classes".into())),
     };
     let (name, ty) = (c.output_name(0).to_string(), c.ty(x));
     c.warn(format!("`{name}` is a list of maps from classes to scores; it is given as {ty}, whose columns are the classes {classes}"));

@@ -1,4 +1,4 @@
-//! Trees as tables over their nodes. All rows descend in all trees at once.
+//! Decision trees as tables of nodes. All rows descend all trees at the same time, one level per step.
 
 use std::{collections::BTreeSet, iter::repeat_n};
 
@@ -11,8 +11,8 @@ use crate::{
     ops::index::counter,
 };
 
-/// The branch modes, in the order of their numbers in `TreeEnsemble`. The truth values tell whether the condition holds
-/// if the feature is less than, equal to, and greater than the number.
+/// The modes of branches, in the order of their numbers in `TreeEnsemble`. The Booleans are the value of the condition
+/// if the feature is less than, equal to, or greater than the node's number.
 pub(super) const MODES: [(&str, [bool; 3]); 6] = [
     ("BRANCH_LEQ", [true, true, false]),
     ("BRANCH_LT", [true, false, false]),
@@ -25,7 +25,7 @@ pub(super) const MODES: [(&str, [bool; 3]); 6] = [
 /// The number of the mode `MEMBER` in `TreeEnsemble`.
 pub(super) const MEMBER: usize = MODES.len();
 
-/// The depth up to which the descent is unrolled, so one kernel can contain it. Deeper trees use a loop.
+/// The largest depth of a descent that is unrolled, so that one kernel can contain it. Deeper trees use a loop.
 const UNROLLED: usize = 64;
 
 /// A child of a branch, by index.
@@ -35,27 +35,27 @@ pub(super) enum Child {
     Leaf(usize),
 }
 
-/// A branch as the file stores it.
+/// A branch of a tree, as the file stores it.
 pub(super) struct Branch {
     pub feature: usize,
-    /// See [`MODES`].
+    /// The value of the condition for each order of feature and number, as in [`MODES`].
     pub mode: [bool; 3],
-    /// The number to compare the feature with, or the members of a set.
+    /// The number that the feature is compared with, or the members of a set.
     pub values: Vec<f64>,
-    /// The children for a true and for a false condition.
+    /// The child for a true condition, and that for a false one.
     pub children: [Child; 2],
-    /// Whether a NaN feature counts as a true condition.
+    /// Whether the condition is true for a NaN feature.
     pub missing: bool,
 }
 
-/// A branch with one child for each outcome of a comparison: less, equal, greater, unordered.
+/// A branch that compares a feature with one number. It has a child for each outcome: less, equal, greater, unordered.
 struct Split {
     feature: usize,
     value: f64,
     next: [Child; 4],
 }
 
-/// Trees, which may share nodes.
+/// Decision trees, which may share nodes.
 pub(super) struct Forest {
     splits: Vec<Split>,
     /// The root of each tree.
@@ -65,7 +65,7 @@ pub(super) struct Forest {
     depth: usize,
 }
 
-/// The comparison ops, each with the outcomes for which it is true.
+/// The comparison ops. The Booleans are their results for the outcomes of [`Split`].
 const TELLING: [(&str, [bool; 4]); 5] = [
     ("le", [true, true, false, false]),
     ("lt", [true, false, false, false]),
@@ -106,7 +106,7 @@ impl Forest {
 
     /// Returns the number of branches on the longest path.
     fn measured(&self) -> Result<usize, NodeError> {
-        // For each split: not visited, on the current path, or the number of branches to its deepest leaf.
+        // The state of each split: not visited, on the current path, or the number of branches to its deepest leaf.
         let mut depths: Vec<Option<Option<usize>>> = vec![None; self.splits.len()];
         let mut deepest = 0;
         for root in &self.roots {
@@ -141,12 +141,12 @@ impl Forest {
         Ok(deepest)
     }
 
-    /// Returns the roots.
+    /// Returns the root of each tree.
     pub fn roots(&self) -> &[Child] {
         &self.roots
     }
 
-    /// Returns the same branches with other roots. One leaf may be added.
+    /// Returns the same branches with other trees. `leaves` is the new number of leaves.
     pub fn with_trees(self, roots: Vec<Child>, leaves: usize) -> Forest {
         Forest { roots, leaves, ..self }
     }
@@ -166,7 +166,7 @@ impl Forest {
         leaves
     }
 
-    /// Returns the index of a node in the tables. Leaves follow branches.
+    /// Returns the row of a node in the tables. Leaves follow branches.
     fn place(&self, child: Child) -> i64 {
         (match child {
             Child::Branch(branch) => branch,
@@ -174,11 +174,11 @@ impl Forest {
         }) as i64
     }
 
-    /// Returns the leaf [trees rows] that each row reaches in each tree. The outer axis is that of trees: the nodes of
-    /// one tree then stay in the L1 cache while all rows descend it.
+    /// Returns the leaf [trees rows] that each row reaches in each tree. Trees are the outer axis, so that the nodes of
+    /// one tree stay in the L1 cache while all rows descend it.
     pub fn descended(&self, c: &mut NodeCall<'_, '_>, rows: Rows) -> NodeResult {
         if let Some(split) = self.splits.iter().find(|split| split.feature >= rows.width) {
-            return Err(format!("a tree reads feature {}, but rows have {}", split.feature, rows.width).into());
+            return Err(format!("a tree reads feature {}, but rows have {} features", split.feature, rows.width).into());
         }
         let outcomes = Outcomes::of(&self.splits);
         let places = self.splits.len() + self.leaves;
@@ -202,7 +202,7 @@ impl Forest {
         c.with("sub", at, self.splits.len() as i64)
     }
 
-    /// Creates the tables that a step reads. A leaf is its own child.
+    /// Creates the tables of the descent. A leaf is its own child, so that further steps do not leave it.
     fn tables(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -228,7 +228,7 @@ impl Forest {
     }
 }
 
-/// Returns the split for a comparison with one number. NaN is unordered.
+/// Returns the split that compares a feature with one number. The outcome is unordered if either of them is NaN.
 fn compared(branch: &Branch, value: f64) -> Split {
     let [yes, no] = branch.children;
     let pick = |holds: bool| if holds { yes } else { no };
@@ -239,7 +239,7 @@ fn compared(branch: &Branch, value: f64) -> Split {
     Split { feature: branch.feature, value, next: [pick(less), pick(equal), pick(greater), unordered] }
 }
 
-/// Returns the root of a binary search among sorted members, and adds its other splits to `splits`.
+/// Builds a binary search among sorted members. Returns its root, and adds its other splits to `splits`.
 fn searched(splits: &mut Vec<Split>, branch: &Branch, members: &[f64]) -> Split {
     let [yes, no] = branch.children;
     let middle = members.len() / 2;
@@ -256,11 +256,11 @@ fn searched(splits: &mut Vec<Split>, branch: &Branch, members: &[f64]) -> Split 
     Split { feature: branch.feature, value: members[middle], next: [less, yes, greater, missing] }
 }
 
-/// The distinction between outcomes that the splits need.
+/// The outcomes of a comparison that the splits of a forest distinguish.
 enum Outcomes {
-    /// Only two cases differ. The op is true for these outcomes.
+    /// Two cases: the outcomes for which the op is true, and all others.
     Two(&'static str, [bool; 4]),
-    /// Each outcome has its own child.
+    /// Four cases: each outcome has its own child.
     Four,
 }
 
@@ -284,7 +284,7 @@ impl Outcomes {
         }
     }
 
-    /// Returns the child of a split for each distinguished outcome.
+    /// Returns the child of a split for each distinguished case.
     fn children(&self, split: &Split) -> Vec<Child> {
         match self {
             Outcomes::Two(_, holds) => {
@@ -295,7 +295,7 @@ impl Outcomes {
         }
     }
 
-    /// Returns the outcome of comparisons as an index of this element type.
+    /// Compares the features with the numbers. Returns the index of the case, in the element type `ids`.
     fn number(&self, c: &mut NodeCall<'_, '_>, x: NodeId, value: NodeId, ids: DType) -> NodeResult {
         if let Outcomes::Two(op, _) = self {
             let holds = c.apply(op, [x, value])?;
@@ -311,19 +311,19 @@ impl Outcomes {
     }
 }
 
-/// The operands of a step.
+/// The operands of a step of the descent.
 #[derive(Clone, Copy)]
 struct Tables {
-    /// For each node: the feature, the number to compare it with, and the children.
+    /// For each node: the feature, the number to compare it with, and the children for all cases.
     features: NodeId,
     values: NodeId,
     next: NodeId,
-    /// All features of all rows, and the index of the first feature of each row.
+    /// All features of all rows as a vector, and the index in it of the first feature of each row.
     flat: NodeId,
     row: NodeId,
 }
 
-/// Moves all rows by one node.
+/// Moves all rows from a node to one of its children.
 fn step(c: &mut NodeCall<'_, '_>, at: NodeId, tables: &Tables, outcomes: &Outcomes) -> NodeResult {
     let read =
         |c: &mut NodeCall<'_, '_>, table: NodeId, ids: NodeId| c.op("gather", &[table, ids], &[("axis", 0.into())]);
@@ -336,7 +336,7 @@ fn step(c: &mut NodeCall<'_, '_>, at: NodeId, tables: &Tables, outcomes: &Outcom
     read(c, tables.next, next)
 }
 
-/// Descends by a loop with a fixed trip count.
+/// Descends all levels by a loop with a fixed trip count.
 fn looped(c: &mut NodeCall<'_, '_>, start: NodeId, tables: &Tables, outcomes: &Outcomes, depth: usize) -> NodeResult {
     let ty: Type = c.ty(start);
     let body = c.body("descend", |c| {
@@ -347,5 +347,5 @@ fn looped(c: &mut NodeCall<'_, '_>, start: NodeId, tables: &Tables, outcomes: &O
         Ok(vec![step(c, at, &tables, outcomes)?])
     })?;
     let results = c.looped(body, depth, &[start], &[], None)?;
-    results.first().copied().ok_or_else(|| NodeError("a loop has no results".into()))
+    results.first().copied().ok_or_else(|| NodeError("the loop of the descent has no results".into()))
 }

@@ -1,4 +1,4 @@
-//! Linear models: products with coefficients, and scores.
+//! Linear models: matrix products with coefficients, intercepts, and transforms of the scores.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) const OPS: &[OpRow] = &[one("LinearRegressor", 1, regressor), many("LinearClassifier", 1, classifier)];
 
-/// Computes x · wᵀ + b. `coefficients` has a row for each target.
+/// Computes x · wᵀ + b. The attribute `coefficients` has a row of w for each target.
 fn products(c: &mut NodeCall<'_, '_>, targets: usize) -> NodeResult {
     let rows = Rows::single(c)?;
     let (weights, bias) = (numbers(c, "coefficients")?, c.floats("intercepts")?.unwrap_or_default());
@@ -29,13 +29,11 @@ fn products(c: &mut NodeCall<'_, '_>, targets: usize) -> NodeResult {
     }
 }
 
-/// Computes x · wᵀ. w has a row for each result.
+/// Computes x · wᵀ. `weights` has a row for each result.
 pub(super) fn weighted(c: &mut NodeCall<'_, '_>, x: NodeId, weights: &[f64], results: usize) -> NodeResult {
     let width = c.dims(x)[1];
     if weights.len() != width * results {
-        return Err(
-            format!("it has {} coefficients; {results} rows of {width} features are needed", weights.len()).into()
-        );
+        return Err(format!("it has {} coefficients, but must have {results} rows of {width}", weights.len()).into());
     }
     let columns = (0..width).flat_map(|column| (0..results).map(move |row| weights[row * width + column]));
     let weights = c.weights("coefficients", Tensor::from_f64(DType::F32, &[width, results], columns))?;
@@ -48,7 +46,8 @@ fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     Transform::read(c)?.of(c, scores)
 }
 
-/// Returns the class of each row, by its scores before the transform, and the transformed scores.
+/// Imports `LinearClassifier`. Returns the class of each row, chosen by the scores before the transform, and the
+/// transformed scores.
 fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let classes = Classes::read(c, "classlabels_ints")?;
     let targets = c.floats("intercepts")?.map_or(classes.count(), |intercepts| intercepts.len());

@@ -1,5 +1,5 @@
-//! The domain `ai.onnx.ml` of classical models: trees, linear models, support vectors and feature preparation. If ONNX
-//! leaves a result undefined, it is that of ONNX Runtime.
+//! The domain `ai.onnx.ml` of classical models: trees, linear models, support vectors and feature preparation. Where
+//! ONNX leaves a result undefined, the result is that of ONNX Runtime.
 
 mod encoders;
 mod ensemble;
@@ -13,5 +13,5 @@ mod trees;
 
 use super::row::OpRow;
 
-/// The families of the domain.
+/// The tables of the domain, by family.
 pub(super) const FAMILIES: &[&[OpRow]] = &[trees::OPS, linear::OPS, svm::OPS, features::OPS, encoders::OPS];

@@ -1,10 +1,10 @@
-//! The features of classical models, and lists of numbers in attributes.
+//! Reads the features of classical models, and lists of numbers in attributes.
 
 use eutectic_ir::{DType, Dim, NodeId};
 
 use crate::{call::NodeCall, error::NodeError};
 
-/// The features that a model receives.
+/// The features that a model receives, with a row for each sample.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     /// The features [count width].
@@ -36,13 +36,13 @@ impl Rows {
         c.shape(self.x)[0].clone()
     }
 
-    /// Reads the first input as [`Rows::read`] does, and casts it to `f32`.
+    /// Reads the first input like [`Rows::read`], and casts it to `f32`.
     pub fn single(c: &mut NodeCall<'_, '_>) -> Result<Rows, NodeError> {
         let rows = Rows::read(c)?;
         Ok(Rows { x: c.cast(rows.x, DType::F32)?, ..rows })
     }
 
-    /// Checks that the model has coefficients for rows of this width.
+    /// Checks that rows have the width that the coefficients require.
     pub fn wanted(&self, width: usize) -> Result<(), NodeError> {
         match self.width == width {
             true => Ok(()),
@@ -53,10 +53,10 @@ impl Rows {
 
 /// Returns the numbers of a required attribute.
 pub(super) fn numbers(c: &NodeCall<'_, '_>, name: &str) -> Result<Vec<f64>, NodeError> {
-    c.floats(name)?.ok_or_else(|| NodeError(format!("it has no `{name}`")))
+    c.floats(name)?.ok_or_else(|| NodeError(format!("its attribute `{name}` is missing")))
 }
 
 /// Checks the length of a list.
 pub(super) fn check_count(what: &str, given: usize, wanted: usize) -> Result<(), NodeError> {
-    if given == wanted { Ok(()) } else { Err(format!("{given} {what}, {wanted} are wanted").into()) }
+    if given == wanted { Ok(()) } else { Err(format!("it has {given} {what}, but must have {wanted}").into()) }
 }

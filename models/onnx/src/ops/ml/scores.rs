@@ -1,4 +1,4 @@
-//! Transforms of scores, and the class with the largest score.
+//! Transforms of scores, and the choice of the class with the largest score.
 
 use eutectic_ir::{DType, NodeId, Tensor};
 
@@ -8,7 +8,7 @@ use crate::{
     ops::index::place_of,
 };
 
-/// A transform of the scores of a row.
+/// The transform of a row's scores, `post_transform`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Transform {
     None,
@@ -46,7 +46,7 @@ impl Transform {
             .ok_or_else(|| NodeError(format!("its post_transform {number} is unknown")))
     }
 
-    /// Transforms scores [rows n]. As in ONNX Runtime, a single score is transformed by `PROBIT` only.
+    /// Transforms scores [rows n]. A single score is changed by `PROBIT` only, as in ONNX Runtime.
     pub fn of(self, c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
         match self {
             Transform::Probit => probit(c, scores),
@@ -62,7 +62,7 @@ impl Transform {
 /// Computes √2 · erf⁻¹(2x − 1) by Winitzki's approximation with the constants of ONNX Runtime.
 fn probit(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     const A: f64 = 0.147;
-    // 2 / (A · 3.14159)
+    // This is 2 / (A · 3.14159); ONNX Runtime rounds π to these digits.
     const SHIFT: f64 = 4.330_751;
     let twice = c.with("mul", x, 2.0)?;
     let y = c.with("sub", twice, 1.0)?;
@@ -83,10 +83,11 @@ fn probit(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     c.with("mul", inverse, std::f64::consts::SQRT_2)
 }
 
-/// The smallest magnitude of a score that `SOFTMAX_ZERO` takes for nonzero.
+/// Scores of at most this magnitude count as zero in `SOFTMAX_ZERO`.
 const COUNTS: f64 = 0.000_000_1;
 
-/// Computes softmax over the nonzero scores. A score x near zero becomes e⁻ᵐ x / Σ, where m is the largest score.
+/// Computes softmax over the scores that are not zero. A score x that counts as zero becomes e⁻ᵐ x / Σ, where m is the
+/// largest score and Σ the sum of the powers.
 fn softmax_zero(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
     let most = c.reduce("reduce-max", scores, &[1])?;
     let below = c.apply("sub", [scores, most])?;
@@ -107,12 +108,13 @@ fn softmax_zero(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
 pub(super) enum Classes {
     /// Integers.
     Numbers(Vec<i64>),
-    /// Strings, given by their number. Programs do not have strings.
+    /// The number of labels that are strings. Programs do not have strings.
     Strings(usize),
 }
 
 impl Classes {
-    /// Reads the attributes `classlabels_…`, whose names differ from op to op.
+    /// Reads the labels: integers from the attribute `numbers`, whose name depends on the op, or strings from
+    /// `classlabels_strings`.
     pub fn read(c: &NodeCall<'_, '_>, numbers: &str) -> Result<Classes, NodeError> {
         let strings = c.words("classlabels_strings")?.map_or(0, |names| names.len());
         match c.ints(numbers)?.filter(|numbers| !numbers.is_empty()) {
@@ -130,7 +132,8 @@ impl Classes {
         }
     }
 
-    /// Returns the label of each row, given the index of its class. Labels that are strings are withheld.
+    /// Returns the label of each row from the index of its class. If labels are strings, the output is marked as one
+    /// that programs cannot represent.
     pub fn label(&self, c: &mut NodeCall<'_, '_>, place: NodeId) -> NodeResult {
         let Classes::Numbers(numbers) = self else {
             let name = c.output_name(0).to_string();
@@ -143,25 +146,25 @@ impl Classes {
     }
 }
 
-/// The reason why labels are withheld, and the remedy.
+/// The end of the message for labels that are strings, which starts with the output's name.
 const STRINGS: &str = "labels that are strings, which programs do not have; leave it out of the outputs, as \
                        onnx.utils.extract_model does, or train the model on numbers";
 
-/// Returns the index of the largest of the scores [rows n]. Of equal ones, it is the first.
+/// Returns the index of the largest score of each row [rows n]. The first one wins among equal scores.
 pub(super) fn winner(c: &mut NodeCall<'_, '_>, scores: NodeId) -> NodeResult {
     let rows = c.shape(scores)[0].clone();
     let place = place_of(c, scores, "reduce-max", 1, false)?;
     c.reshape(place, &[rows])
 }
 
-/// Expands the score s [rows 1] of two classes to 1 − s and s.
+/// Returns the scores 1 − s and s of two classes for a single score s [rows 1].
 pub(super) fn complement(c: &mut NodeCall<'_, '_>, score: NodeId) -> NodeResult {
     let one = c.number(1.0, score)?;
     let rest = c.apply("sub", [one, score])?;
     c.concat(&[rest, score], 1)
 }
 
-/// Expands the score s [rows 1] of two classes to −s and s, or to their logistic functions.
+/// Returns the scores −s and s of two classes for a single score s [rows 1], or the logistic function of both.
 pub(super) fn opposites(c: &mut NodeCall<'_, '_>, score: NodeId, transform: Transform) -> NodeResult {
     let opposite = c.apply("neg", [score])?;
     let both = c.concat(&[opposite, score], 1)?;

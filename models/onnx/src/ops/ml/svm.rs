@@ -1,4 +1,4 @@
-//! Support vector machines: kernel functions, and votes of pairs of classes.
+//! Support vector machines: kernel functions, and votes on pairs of classes.
 
 use eutectic_ir::{DType, Dim, NodeId, Tensor, Type};
 
@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) const OPS: &[OpRow] = &[one("SVMRegressor", 1, regressor), many("SVMClassifier", 1, classifier)];
 
-/// Computes the kernel function [rows n] of rows and n support vectors.
+/// Computes the kernel function of each row and each of n support vectors: [rows n].
 fn kernel(c: &mut NodeCall<'_, '_>, rows: Rows, vectors: &[f64]) -> NodeResult {
     let params = c.floats("kernel_params")?.unwrap_or_default();
     let [gamma, shift, degree] = [0, 1, 2].map(|at| params.get(at).copied().unwrap_or(0.0));
@@ -51,15 +51,15 @@ fn kernel(c: &mut NodeCall<'_, '_>, rows: Rows, vectors: &[f64]) -> NodeResult {
     }
 }
 
-/// Reads support vectors, which have the width of the rows.
+/// Reads the support vectors. They must have the width of the rows.
 fn vectors(c: &NodeCall<'_, '_>, rows: Rows, count: usize) -> Result<Vec<f64>, NodeError> {
     let vectors = numbers(c, "support_vectors")?;
     rows.wanted(vectors.len() / count.max(1))?;
-    check_count("numbers in support_vectors", vectors.len(), count * rows.width)?;
+    check_count("numbers in `support_vectors`", vectors.len(), count * rows.width)?;
     Ok(vectors)
 }
 
-/// Computes Σ coefficient · kernel + rho, or its sign if there is one class.
+/// Computes Σ coefficient · kernel + rho. With `one_class`, the result is its sign.
 fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let rows = Rows::single(c)?;
     let coefficients = numbers(c, "coefficients")?;
@@ -86,7 +86,7 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let rows = Rows::single(c)?;
     let transform = Transform::read(c)?;
     if classes.count() < 2 {
-        return Err("it has one class; two or more are needed".into());
+        return Err("it has fewer than two classes".into());
     }
     let (place, scores) = match c.ints("vectors_per_class")?.filter(|counts| counts.iter().any(|n| *n > 0)) {
         Some(counts) => by_vectors(c, rows, &counts, transform, classes.count())?,
@@ -95,7 +95,7 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![classes.label(c, place)?, scores])
 }
 
-/// Computes the scores of a linear classifier, which has a plane for each class.
+/// Computes the class and the scores of a linear classifier, which has a vector of coefficients for each class.
 fn by_planes(
     c: &mut NodeCall<'_, '_>,
     rows: Rows,
@@ -108,7 +108,7 @@ fn by_planes(
     let scores = c.with("add", product, c.floats("rho")?.and_then(|rho| rho.first().copied()).unwrap_or(0.0))?;
     let mut place = winner(c, scores)?;
     if classes == 2 && c.floats("prob_a")?.is_none_or(|a| a.is_empty()) {
-        // As in ONNX Runtime, the larger of two scores counts as that of the second class.
+        // The larger of two scores decides, and counts as the score of the second class, as in ONNX Runtime.
         let positive = coefficients.iter().all(|x| *x >= 0.0);
         let most = c.reduce("reduce-max", scores, &[1])?;
         let most = c.reshape(most, &[rows.count(c)])?;
@@ -119,12 +119,13 @@ fn by_planes(
     Ok((place, transform.of(c, scores)?))
 }
 
-/// Returns the pairs of classes, in order.
+/// Returns the pairs of classes, sorted by the first and then by the second class.
 fn pairs(classes: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     (0..classes).flat_map(move |first| (first + 1..classes).map(move |second| (first, second)))
 }
 
-/// Computes the decision value of each pair of classes from the support vectors of both.
+/// Computes the class and the scores from the decision values of all pairs of classes. The support vectors of both
+/// classes decide a pair.
 fn by_vectors(
     c: &mut NodeCall<'_, '_>,
     rows: Rows,
@@ -132,7 +133,7 @@ fn by_vectors(
     transform: Transform,
     classes: usize,
 ) -> Result<(NodeId, NodeId), NodeError> {
-    check_count("classes with vectors", counts.len(), classes)?;
+    check_count("numbers in `vectors_per_class`", counts.len(), classes)?;
     let counts: Vec<usize> = counts
         .iter()
         .map(|n| u32::try_from(*n).map(|n| n as usize))
@@ -142,11 +143,11 @@ fn by_vectors(
     let total: usize = counts.iter().sum();
     let (coefficients, rho) = (numbers(c, "coefficients")?, numbers(c, "rho")?);
     check_count("coefficients", coefficients.len(), (classes - 1) * total)?;
-    check_count("numbers in rho", rho.len(), pairs(classes).count())?;
+    check_count("numbers in `rho`", rho.len(), pairs(classes).count())?;
     let vectors = vectors(c, rows, total)?;
     let kernels = kernel(c, rows, &vectors)?;
-    // For a pair, the coefficients of the first class are in the row of the second class minus 1. Those of the second
-    // class are in the row of the first.
+    // In a pair, the coefficients of the first class are in row `second` − 1, and those of the second class in row
+    // `first`.
     let of_pair = |(first, second): (usize, usize)| {
         let own = |vector: usize, class: usize| (starts[class]..starts[class] + counts[class]).contains(&vector);
         let coefficients = &coefficients;
@@ -178,7 +179,8 @@ fn by_vectors(
     Ok((place, scores))
 }
 
-/// Returns the class with the most votes. A positive decision value is a vote for the first class of the pair.
+/// Returns the class with the most votes. A positive decision value is a vote for the first class of a pair, any other
+/// value one for the second class.
 fn voted(c: &mut NodeCall<'_, '_>, sums: NodeId, classes: usize) -> NodeResult {
     let count = pairs(classes).count();
     let mut table = |label: &str, of: fn((usize, usize)) -> usize| {
@@ -195,18 +197,18 @@ fn voted(c: &mut NodeCall<'_, '_>, sums: NodeId, classes: usize) -> NodeResult {
     winner(c, votes)
 }
 
-/// The limit on iterations of the coupling.
+/// The limit on iterations of [`probabilities`].
 const ROUNDS: usize = 100;
 
-/// The smallest probability of a class within a pair.
+/// The smallest probability of either class of a pair.
 const LEAST: f64 = 1.0e-7;
 
-/// Computes probabilities of classes from those of pairs (Wu, Lin and Weng, "Probability estimates for multi-class
-/// classification by pairwise coupling", 2004, algorithm 2). Each row iterates until it converges.
+/// Computes the probabilities of classes from those of pairs (Wu, Lin and Weng, "Probability estimates for multi-class
+/// classification by pairwise coupling", 2004, algorithm 2). Each row iterates until its probabilities converge.
 fn probabilities(c: &mut NodeCall<'_, '_>, sums: NodeId, [a, b]: [Vec<f64>; 2], classes: usize) -> NodeResult {
     let (rows, count) = (c.dims(sums)[0], pairs(classes).count());
-    check_count("numbers in prob_a", a.len(), count)?;
-    check_count("numbers in prob_b", b.len(), count)?;
+    check_count("numbers in `prob_a`", a.len(), count)?;
+    check_count("numbers in `prob_b`", b.len(), count)?;
     let a = c.weights("prob_a", Tensor::from_f64(DType::F32, &[count], a))?;
     let b = c.weights("prob_b", Tensor::from_f64(DType::F32, &[count], b))?;
     let scaled = c.apply("mul", [sums, a])?;
@@ -216,8 +218,8 @@ fn probabilities(c: &mut NodeCall<'_, '_>, sums: NodeId, [a, b]: [Vec<f64>; 2], 
     let first = c.op("clamp", &[first], &[("min", LEAST.into()), ("max", (1.0 - LEAST).into())])?;
     let one = c.number(1.0, first)?;
     let second = c.apply("sub", [one, first])?;
-    // r[i][j] is the probability of class i, given that it is i or j. The columns come from `first` and then from
-    // `second`.
+    // r[i][j] is the probability of class i, given that the class is i or j. The first half of the columns of `all` has
+    // r[i][j] for i < j, and the second half r[j][i].
     let all = c.concat(&[first, second], 1)?;
     let mut r = vec![vec![all; classes]; classes];
     for (at, (i, j)) in pairs(classes).enumerate() {
@@ -251,10 +253,10 @@ fn probabilities(c: &mut NodeCall<'_, '_>, sums: NodeId, [a, b]: [Vec<f64>; 2], 
         round(c, given[0], given[1], q, classes)
     })?;
     let results = c.looped(body, ROUNDS, &[running, start], &[], None)?;
-    results.get(1).copied().ok_or_else(|| NodeError("a loop has no results".into()))
+    results.get(1).copied().ok_or_else(|| NodeError("the loop of the probabilities has no results".into()))
 }
 
-/// Computes one iteration. Returns whether a row continues, and its probabilities.
+/// Computes one iteration for all rows. Returns whether each row continues, and its probabilities.
 fn round(c: &mut NodeCall<'_, '_>, running: NodeId, p: NodeId, q: NodeId, classes: usize) -> Outputs {
     let rows = c.dims(p)[0];
     let column = c.reshape(p, &[rows, classes, 1])?;

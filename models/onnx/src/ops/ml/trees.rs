@@ -1,4 +1,4 @@
-//! Tree ensembles: classifiers, regressors, and the common op of version 5 of the domain.
+//! Tree ensembles: classifiers, regressors, and the op `TreeEnsemble` that replaces both in version 5 of the domain.
 
 use std::{collections::BTreeSet, iter::repeat};
 
@@ -40,7 +40,7 @@ fn regressor(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.cast(scores, DType::F32)
 }
 
-/// Imports `TreeEnsemble` of version 5, which returns a score for each target.
+/// Imports `TreeEnsemble`, which returns a score for each target.
 fn ensemble(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ensemble, aggregate) = numbered(c)?;
     let rows = Rows::read(c)?;
@@ -61,11 +61,11 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let rows = Rows::read(c)?;
     let (scores, scored) = ensemble.scores(c, rows, Aggregate::Sum)?;
     let (place, scores) = match classes.count() {
-        0 | 1 => return Err("it has one class; two or more are needed".into()),
+        0 | 1 => return Err("it has fewer than two classes".into()),
         2 => votes.of_two(c, scores, &scored, &base)?,
         _ => of_many(c, scores, &scored, &base, transform)?,
     };
-    // As in ONNX Runtime, the label is the index of the class if both of two classes have weights.
+    // With two classes that both have weights, the label is the index of the class, as in ONNX Runtime.
     let label = match &classes {
         Classes::Numbers(_) if classes.count() == 2 && !votes.alone => place,
         _ => classes.label(c, place)?,
@@ -73,7 +73,8 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     Ok(vec![label, c.cast(scores, DType::F32)?])
 }
 
-/// Returns the index of the class, and the scores of three or more classes. A class without a weight cannot win.
+/// Returns the index of the winning class, and the scores of three or more classes. A class without a weight cannot
+/// win.
 fn of_many(
     c: &mut NodeCall<'_, '_>,
     scores: NodeId,
@@ -108,7 +109,7 @@ fn of_many(
     Ok((winner(c, compared)?, transform.of(c, scores)?))
 }
 
-/// The facts that decide between two classes.
+/// The facts that decide between two classes, by ONNX Runtime's rules.
 struct Votes {
     /// Whether all weights belong to one class.
     alone: bool,
@@ -118,7 +119,7 @@ struct Votes {
 }
 
 impl Votes {
-    /// Returns the index of the class and both scores, by the rules of ONNX Runtime.
+    /// Returns the index of the winning class, and the scores of both classes.
     fn of_two(
         &self,
         c: &mut NodeCall<'_, '_>,
@@ -128,7 +129,7 @@ impl Votes {
     ) -> Result<(NodeId, NodeId), NodeError> {
         let (first, second) = (c.slice(scores, 1, 0, 1)?, c.slice(scores, 1, 1, 1)?);
         let [of_first, of_second] = scored else {
-            return Err("it does not have one score for each of two classes".into());
+            return Err("it does not have a score for each of its two classes".into());
         };
         let both = match of_second {
             Scored::Always => true,
@@ -139,7 +140,7 @@ impl Votes {
                 );
             }
         };
-        // As in ONNX Runtime, the second base value is added to the first score.
+        // The second base value is added to the first score, as in ONNX Runtime.
         let (first, second) = match *base {
             [_, b] if both => {
                 let score = c.with("add", first, b)?;
@@ -171,7 +172,7 @@ impl Votes {
         Ok((place, scores))
     }
 
-    /// Computes both scores from the single one.
+    /// Computes the scores of both classes from a single score.
     fn completed(&self, c: &mut NodeCall<'_, '_>, score: NodeId) -> NodeResult {
         match self.transform {
             Transform::Probit => Err(
