@@ -39,6 +39,8 @@ pub struct Bounded {
     pub err: f64,
     /// Unit roundoff of the computing type; 0 for the constants of a formula.
     unit: f64,
+    /// The sum of the magnitudes of the terms if the number is a sum, and otherwise 0.
+    terms: f64,
 }
 
 /// Returns the type in which kernels compute on elements of type `dtype`.
@@ -90,25 +92,25 @@ fn is_exact(result: f64, unit: f64) -> bool {
 impl Bounded {
     /// Returns a number with a known error bound, computed in the computing type of `dtype`.
     pub fn new(value: f64, err: f64, dtype: DType) -> Bounded {
-        Bounded { value, err, unit: computing(dtype).unit_roundoff() }
+        Bounded { value, err, unit: computing(dtype).unit_roundoff(), terms: 0.0 }
     }
 
     /// Returns the result of an operation that is accurate to `roundings` unit roundoffs. `propagated` is the error
     /// that stems from the operands.
     fn computed(value: f64, propagated: f64, unit: f64, roundings: f64) -> Bounded {
         if !value.is_finite() {
-            return Bounded { value, err: if propagated.is_finite() { 0.0 } else { f64::INFINITY }, unit };
+            return Bounded { value, err: if propagated.is_finite() { 0.0 } else { f64::INFINITY }, unit, terms: 0.0 };
         }
         let (smallest, largest) = range(unit);
         let is_kept = value == 0.0 || value.abs() >= smallest;
         if propagated == 0.0 && is_kept && is_exact(value, unit) && roundings <= 1.0 {
-            return Bounded { value, err: 0.0, unit };
+            return Bounded { value, err: 0.0, unit, terms: 0.0 };
         }
         let most = value.abs() + propagated;
         let err = propagated + rounding(most, unit * roundings, smallest);
         match roundings <= 1.0 && is_rounded_to_finite(most, unit, largest) {
-            true => Bounded { value, err, unit },
-            false => Bounded { value, err, unit }.checked(),
+            true => Bounded { value, err, unit, terms: 0.0 },
+            false => Bounded { value, err, unit, terms: 0.0 }.checked(),
         }
     }
 
@@ -123,6 +125,11 @@ impl Bounded {
     fn ends(self) -> (f64, f64) {
         // An infinity minus its error would be NaN.
         if self.err == 0.0 { (self.value, self.value) } else { (self.value - self.err, self.value + self.err) }
+    }
+
+    /// Returns the sum of the magnitudes of the terms; a number that is no sum is its own term.
+    fn magnitude(self) -> f64 {
+        self.terms.max(self.value.abs())
     }
 
     /// Returns whether every kernel gives NaN.
@@ -181,7 +188,12 @@ impl Add for Bounded {
         let kept = sum - a.value;
         let lost = (a.value - (sum - kept)) + (b.value - kept);
         let lost = if sum.is_finite() { lost.abs() } else { 0.0 };
-        Bounded::computed(sum, propagated + lost, unit, 1.0)
+        let is_chain = a.terms > 0.0 || b.terms > 0.0;
+        let terms = a.magnitude() + b.magnitude();
+        // Another order of three or more terms may round where this one is exact or cancels. If even the sum of their
+        // magnitudes has few enough bits, no order rounds.
+        let reordered = if is_chain && terms.is_finite() && !is_exact(terms, unit) { unit * terms } else { 0.0 };
+        Bounded { terms, ..Bounded::computed(sum, propagated + lost + reordered, unit, 1.0) }
     }
 }
 

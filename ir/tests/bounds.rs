@@ -126,6 +126,19 @@ fn sums_in_any_order() {
     }
 }
 
+#[test]
+fn a_sum_that_is_exact_as_written_may_round_in_another_order() {
+    let sum = |terms: [f32; 3]| terms.map(|x| Bounded::new(x.into(), 0.0, DType::F32)).into_iter().reduce(|a, b| a + b);
+    let (small, want) = (sum([1.0, -1.5, 0.680_637_3]).unwrap(), -0.5 + f64::from(0.680_637_3_f32));
+    assert_eq!(small.value, want);
+    assert_eq!(small.admits(f64::from(1.0 + 0.680_637_3_f32 - 1.5_f32)), Some(true), "{small:?}");
+    assert_eq!(small.admits(want + 1e-6), Some(false), "{small:?}");
+    let whole = sum([3.0, -7.0, 1e6]).unwrap();
+    assert_eq!((whole.value, whole.err), (999_996.0, 0.0));
+    let two = Bounded::new(1.0, 0.0, DType::F32) + Bounded::new(-0.680_637_3_f32 as f64, 0.0, DType::F32);
+    assert_eq!(two.err, 0.0, "two terms have one order");
+}
+
 /// Returns the bound of the product of all numbers, and the results of f32 arithmetic from the first to the last
 /// number and back.
 fn products(x: &[f32]) -> (Bounded, [f32; 2]) {

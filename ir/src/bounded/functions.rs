@@ -12,7 +12,7 @@ impl Scalar for Bounded {
     type Sum = BoundedSum;
 
     fn exact(x: f64) -> Bounded {
-        Bounded { value: x, err: 0.0, unit: 0.0 }
+        Bounded { value: x, err: 0.0, unit: 0.0, terms: 0.0 }
     }
 
     fn element(x: f64, dtype: DType) -> Bounded {
@@ -40,7 +40,7 @@ impl Scalar for Bounded {
         // If no rounding was added here, the value was already checked for overflow where it was computed.
         let finite = err == self.err || is_rounded_to_finite(most, dtype.unit_roundoff(), largest);
         let err = if finite { err } else { f64::INFINITY };
-        Bounded { value: self.value, err, unit }
+        Bounded { value: self.value, err, unit, terms: 0.0 }
     }
 
     fn monotone(self, f: fn(f64) -> f64, ulps: f64, absolute: f64) -> Bounded {
@@ -70,7 +70,7 @@ impl Scalar for Bounded {
         let value = f(self.value);
         let same = f(low) == value && f(high) == value;
         let certain = self.err == 0.0 || self.err.is_finite() && same;
-        Bounded { value, err: if certain { 0.0 } else { f64::INFINITY }, unit: self.unit }
+        Bounded { value, err: if certain { 0.0 } else { f64::INFINITY }, unit: self.unit, terms: 0.0 }
     }
 
     fn pow(self, exponent: Bounded) -> Bounded {
@@ -99,7 +99,7 @@ impl Scalar for Bounded {
         let (a, b, unit) = Bounded::meet(self, divisor);
         let value = a.value.modulo(b.value);
         if a.err == 0.0 && b.err == 0.0 && (value == 0.0 || !value.is_finite()) {
-            return Bounded { value, err: 0.0, unit };
+            return Bounded { value, err: 0.0, unit, terms: 0.0 };
         }
         let quotient = a / b;
         let steps = quotient.step(f64::floor);
@@ -120,7 +120,7 @@ impl Scalar for Bounded {
             ((_, high), (low, _)) if low > high => b.err,
             _ => a.err.max(b.err),
         };
-        Bounded { value, err, unit }
+        Bounded { value, err, unit, terms: 0.0 }
     }
 
     fn either(self, other: Bounded) -> Bounded {
@@ -132,7 +132,7 @@ impl Scalar for Bounded {
             apart if apart.is_nan() => f64::INFINITY,
             apart => apart,
         };
-        Bounded { value: a.value, err: a.err.max(apart + b.err), unit }
+        Bounded { value: a.value, err: a.err.max(apart + b.err), unit, terms: 0.0 }
     }
 
     fn judge(self, other: Bounded, holds: fn(Option<Ordering>) -> bool) -> Option<bool> {

@@ -4,7 +4,7 @@ use super::{Bounded, range, rounding};
 
 /// Returns the product of all factors, with a bound that covers every order of multiplication.
 pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
-    let mut product = Bounded { value: 1.0, err: 0.0, unit: 0.0 };
+    let mut product = Bounded { value: 1.0, err: 0.0, unit: 0.0, terms: 0.0 };
     // Bounds of the magnitude of any partial product.
     let (mut most, mut least, mut count) = (1.0_f64, 1.0_f64, 0.0);
     let mut infinite = false;

@@ -52,12 +52,12 @@ impl ExactSum<Bounded> for BoundedSum {
         let err = product_error(a, b) + lost_in_product(a.value, b.value);
         let value = a.value * b.value;
         self.products = true;
-        self.add(Bounded { value, err, unit: a.unit.max(b.unit) });
+        self.add(Bounded { value, err, unit: a.unit.max(b.unit), terms: 0.0 });
     }
 
     fn scale(&mut self, factor: Bounded) {
         // A kernel may multiply each term by the factor before it adds the term.
-        let before = Bounded { value: self.value, err: self.err, unit: factor.unit };
+        let before = Bounded { value: self.value, err: self.err, unit: factor.unit, terms: 0.0 };
         self.err = product_error(before, factor) + lost_in_product(self.value, factor.value);
         self.value *= factor.value;
         // If a kernel combines parts of a row, an infinite factor gives infinities of both signs.
@@ -78,7 +78,7 @@ impl ExactSum<Bounded> for BoundedSum {
         // Some order adds all terms of one sign first. Their sum may overflow although the total does not, and an
         // infinity of the other sign then gives NaN.
         if !self.value.is_nan() && self.magnitude > largest {
-            return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit };
+            return Bounded { value: self.value, err: f64::INFINITY, unit: self.unit, terms: 0.0 };
         }
         // Small integers add up without rounding.
         let exact = self.err == 0.0 && self.whole && self.magnitude * self.unit <= 1.0;
@@ -90,7 +90,12 @@ impl ExactSum<Bounded> for BoundedSum {
         // A product may be subnormal. The difference of two terms may be too, if the last place of one is subnormal.
         let lost = self.terms + if self.products { self.terms } else { 0.0 };
         let flushed = if self.least * self.unit < smallest { smallest * lost } else { 0.0 };
-        Bounded { value: self.value, err: self.err + order * (1.0 + roundings * self.unit) + flushed, unit: self.unit }
-            .checked()
+        Bounded {
+            value: self.value,
+            err: self.err + order * (1.0 + roundings * self.unit) + flushed,
+            unit: self.unit,
+            terms: 0.0,
+        }
+        .checked()
     }
 }
