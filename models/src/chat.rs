@@ -3,10 +3,17 @@
 
 mod clock;
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
-use minijinja::{Environment, Error, ErrorKind, Value, context};
+use minijinja::{Environment, Error, ErrorKind, Value, context, value::Kwargs};
 use serde::Serialize;
+use serde_json::{
+    Serializer,
+    ser::{Formatter, PrettyFormatter},
+};
 
 use crate::{gguf::Gguf, vocabulary::Vocabulary};
 
@@ -93,9 +100,61 @@ impl ChatTemplate {
     }
 }
 
-/// Writes a value as compact JSON. It replaces minijinja's own filter, which escapes characters for HTML; templates of
-/// language models expect none of these escapes.
-fn json(value: Value) -> Result<Value, Error> {
-    let text = serde_json::to_string(&value);
-    text.map(Value::from_safe_string).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
+/// Writes a value as `transformers` does, by `json.dumps` with `ensure_ascii=False`: a space after each comma and
+/// colon, or lines where `indent` is given. It replaces minijinja's own filter, which writes no spaces and escapes
+/// characters for HTML.
+fn json(value: Value, named: Kwargs) -> Result<Value, Error> {
+    let indent: Option<usize> = named.get("indent")?;
+    named.assert_all_used()?;
+    let mut text = Vec::new();
+    let written = match indent {
+        None => value.serialize(&mut Serializer::with_formatter(&mut text, Spaced)),
+        Some(indent) => {
+            let spaces = " ".repeat(indent);
+            let lines = PrettyFormatter::with_indent(spaces.as_bytes());
+            value.serialize(&mut Serializer::with_formatter(&mut text, lines))
+        }
+    };
+    written.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+    Ok(Value::from_safe_string(String::from_utf8(text).expect("JSON is UTF-8")))
+}
+
+/// Writes JSON in one line, with the separators of Python.
+struct Spaced;
+
+impl Formatter for Spaced {
+    fn begin_array_value<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expected texts are those of `json.dumps(x, ensure_ascii=False)` of Python 3.11, with and without `indent`.
+    #[test]
+    fn json_is_written_as_python_writes_it() {
+        let template = |source: &str| ChatTemplate {
+            path: "m.gguf".into(),
+            source: source.into(),
+            begin: String::new(),
+            end: String::new(),
+        };
+        let rendered = |source: &str| template(source).apply(&[], true);
+        let x = "{'a': [1, 2.5, 'ü<\"'], 'b': {}, 'c': none, 'd': [], 'e': true}";
+        let line = r#"{"a": [1, 2.5, "ü<\""], "b": {}, "c": null, "d": [], "e": true}"#;
+        assert_eq!(rendered(&format!("{{{{ {x} | tojson }}}}")).unwrap(), line);
+        let lines = "{\n  \"a\": [\n    1,\n    true\n  ],\n  \"b\": {}\n}";
+        assert_eq!(rendered("{{ {'a': [1, true], 'b': {}} | tojson(indent=2) }}").unwrap(), lines);
+        assert!(rendered("{{ 1 | tojson(sort=true) }}").is_err());
+    }
 }
