@@ -4,22 +4,25 @@
     gpu_architectures.py measure --eutectic BINARY --precision f16 --seconds 540 --out rows.jsonl [GLOB ...]
     gpu_architectures.py table rows.jsonl          # markdown: ratios, errors, and errors of predicted kernel times
 
-`measure` exports each architecture by torch's script exporter, plans it, checks the output against torch in f32 on the processor, and times both
-sides. Workers export and compile in parallel; a lock gives the GPU to one of them while it measures. Both sides begin and end in page-locked memory of the
-host. Kernels of other workers, which compile, disturb some runs: a time is one that a fifth of the runs stay below. It needs torch, torchvision and transformers. An architecture that is not reached in time has no row.
+`measure` exports each architecture by torch's script exporter, plans it, and checks the output against torch in f32 on the processor. Workers do this in
+parallel. Once all of them are done, or the time is over, they measure one after the other on the quiet machine, so `--seconds` does not include about
+two seconds per architecture. Both sides begin and end in page-locked memory of the host. A time is one that a fifth of the runs stay below.
+It needs torch, torchvision and transformers. An architecture that is not reached in time has no row.
 """
 import argparse
-import fcntl
+import contextlib
 import fnmatch
 import json
 import math
 import multiprocessing
 import pathlib
+import queue
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -82,8 +85,8 @@ def replayed(module, given):
     return typical(times[5:]), back.float().numpy()
 
 
-def measured(name, args, folder):
-    """Returns the row of an architecture."""
+def prepared(name, args, folder):
+    """Exports, plans, checks and compiles an architecture. Returns a function that measures it and returns its row."""
     import numpy as np
     import torch
 
@@ -113,8 +116,8 @@ def measured(name, args, folder):
             module(*[x.to("cuda") for x in inputs])
     except Exception as error:  # A model that torch cannot compile has no ratio.
         row["torch_error"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
-    with open(args.lock, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def measured():
         if "torch_error" not in row:
             try:
                 row["torch_ms"], result = replayed(module, inputs)
@@ -122,38 +125,61 @@ def measured(name, args, folder):
             except Exception as error:
                 row["torch_error"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
         run = ours(args, folder, "--iters", RUNS, "--warmup", 5, "--plan", folder / "plan", "--explain")
-        row |= {"ms": typical(run["times_ms"]), "kernels": run["kernels"]}
-        row["steps"] = [[s["kernel"], s["origin"], s["predicted_us"], s["measured_us"]] for s in run["steps"]]
-    del module, model
-    torch.cuda.empty_cache()
-    return row
+        steps = [[s["kernel"], s["origin"], s["predicted_us"], s["measured_us"]] for s in run["steps"]]
+        return row | {"ms": typical(run["times_ms"]), "kernels": run["kernels"], "steps": steps}
+
+    return measured
 
 
-def worker(job):
-    name, args = job
-    if time.time() > args.until:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
+def work(args, names, quiet, lock, rows):
+    """Prepares architectures until none is left or the time is over, and measures them when all workers have done so."""
+    def tried(name, step):
         try:
-            return measured(name, args, pathlib.Path(folder))
+            return step()
         except Exception as error:
-            return {"name": name, "precision": args.precision, "failed": f"{type(error).__name__}: {str(error)[:300]}"}
+            rows.put({"name": name, "precision": args.precision, "failed": f"{type(error).__name__}: {str(error)[:300]}"})
+
+    with tempfile.TemporaryDirectory() as folder:
+        ready = []
+        while time.time() < args.until:
+            try:
+                name = names.get(timeout=1)
+            except queue.Empty:
+                break
+            own = pathlib.Path(folder) / name
+            own.mkdir()
+            measured = tried(name, lambda: prepared(name, args, own))
+            if measured:
+                ready.append((name, measured))
+        # A worker that crashed never arrives: the others go on without it.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            quiet.wait(args.until - time.time() + 60)
+        for name, measured in ready:
+            with lock:
+                row = tried(name, measured)
+            if row:
+                rows.put(row)
 
 
 def measure(args):
     import zoo
 
-    names = [name for name in zoo.names() if not args.globs or any(fnmatch.fnmatch(name, glob) for glob in args.globs)]
+    all_names = [name for name in zoo.names() if not args.globs or any(fnmatch.fnmatch(name, glob) for glob in args.globs)]
     # A random order, so that other architectures are skipped each time.
-    random.Random(args.seed).shuffle(names)
+    random.Random(args.seed).shuffle(all_names)
     args.until = time.time() + args.seconds
-    with tempfile.NamedTemporaryFile() as lock, open(args.out, "a") as out:
-        args.lock = lock.name
-        with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
-            for row in pool.imap_unordered(worker, [(name, args) for name in names]):
-                if row:
-                    out.write(json.dumps(row) + "\n")
-                    out.flush()
+    context = multiprocessing.get_context("spawn")
+    names, rows, quiet, lock = context.Queue(), context.Queue(), context.Barrier(args.workers), context.Lock()
+    for name in all_names:
+        names.put(name)
+    workers = [context.Process(target=work, args=(args, names, quiet, lock, rows)) for _ in range(args.workers)]
+    for worker in workers:
+        worker.start()
+    with open(args.out, "a") as out:
+        while any(worker.is_alive() for worker in workers) or not rows.empty():
+            with contextlib.suppress(queue.Empty):
+                out.write(json.dumps(rows.get(timeout=1)) + "\n")
+                out.flush()
 
 
 def table(args):
