@@ -10,6 +10,7 @@ pub mod costs;
 pub mod demo;
 pub mod devices;
 pub mod explain;
+pub mod fmt;
 pub mod inspect;
 pub mod ops;
 pub mod opt;

@@ -78,6 +78,9 @@ impl Sexp {
     }
 }
 
+/// The mark with which some editors begin a file. It is no part of the text.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Deepest nesting that the reader takes: deeper input is refused instead of exhausting the stack.
 const MAX_DEPTH: usize = 128;
 
@@ -87,14 +90,24 @@ const MAX_DEPTH: usize = 128;
 /// Unbalanced brackets, unclosed strings and too deep nesting. An error ends a top-level form, but later top-level
 /// forms are read (a form starts with `(` in the first column), up to a maximal number of errors.
 pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
+    read_all(source).0
+}
+
+/// Returns the positions of the brackets that are open at the end of a text, the outermost one first. Editors complete a
+/// word by the forms around it, which are not closed yet.
+pub fn open_brackets(source: &Source) -> Vec<usize> {
+    read_all(source).1
+}
+
+/// Reads all top-level expressions. Returns also the brackets that are open at the end.
+fn read_all(source: &Source) -> (Result<Vec<Sexp>, Errors>, Vec<usize>) {
     if let Some((at, c)) = source.text.char_indices().find(|(_, c)| is_unseen(*c)) {
         let message = format!("this is the control character U+{:04X}", u32::from(c));
-        return Err(source.error(at..at + c.len_utf8(), message, "remove it").into());
+        return (Err(source.error(at..at + c.len_utf8(), message, "remove it").into()), Vec::new());
     }
     let (mut forms, mut errors): (Vec<Sexp>, _) = (Vec::new(), Vec::new());
-    // Some editors begin a file with a byte order mark.
-    let start = source.text.len() - source.text.trim_start_matches('\u{feff}').len();
-    let mut reader = SexpReader { source, at: start, line: start, outdented: None };
+    let start = source.text.len() - source.text.trim_start_matches(BYTE_ORDER_MARK).len();
+    let mut reader = SexpReader { source, at: start, line: start, outdented: None, open: Vec::new() };
     loop {
         reader.skip_blank();
         if reader.rest().is_empty() {
@@ -102,6 +115,7 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
         }
         let start = reader.at;
         reader.outdented = None;
+        reader.open.clear();
         match reader.expression(0) {
             Ok(form) => forms.push(form),
             Err(error) => {
@@ -113,7 +127,7 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
             }
         }
     }
-    if errors.is_empty() { Ok(forms) } else { Err(Errors(errors)) }
+    (if errors.is_empty() { Ok(forms) } else { Err(Errors(errors)) }, reader.open)
 }
 
 /// No more errors than this are looked for in a source: each may take reading it to its end.
@@ -127,6 +141,8 @@ struct SexpReader<'a> {
     /// The first bracket of this top-level form that is open where a line begins at its column or before. If a bracket
     /// is missing, it is most likely that one's.
     outdented: Option<usize>,
+    /// The open brackets of this top-level form.
+    open: Vec<usize>,
 }
 
 impl<'a> SexpReader<'a> {
@@ -209,6 +225,7 @@ impl<'a> SexpReader<'a> {
     fn items(&mut self, close: char, depth: usize) -> Result<Vec<Sexp>, Box<LangError>> {
         let (open, column) = (self.at, self.at - self.line);
         self.at += 1;
+        self.open.push(open);
         let mut items = Vec::new();
         let unclosed = |reader: &Self| {
             let at = reader.outdented.unwrap_or(open);
@@ -228,6 +245,7 @@ impl<'a> SexpReader<'a> {
                 None => return unclosed(self),
                 Some(c) if c == close => {
                     self.at += 1;
+                    self.open.pop();
                     return Ok(items);
                 }
                 Some(')' | ']' | '}') if self.outdented.is_some() => return unclosed(self),
@@ -343,6 +361,12 @@ mod tests {
         // Without lines nothing is told but the bracket itself.
         assert_eq!(place("(a (b)"), (1, 1));
         assert_eq!(place("a)"), (1, 2));
+    }
+
+    #[test]
+    fn the_open_brackets_are_those_of_the_last_form() {
+        assert_eq!(open_brackets(&Source::new("t", "(a (b)\n(c\n(d [e \"(\" (f) ; (\n")), [10, 13]);
+        assert_eq!(open_brackets(&Source::new("t", "(a (b))")), [0; 0]);
     }
 
     #[test]
