@@ -215,6 +215,11 @@ impl RuleSet {
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
+    /// Reads sources like [`RuleSet::read_with`]. Returns the rules that load, and the errors of the others.
+    pub fn read_partly(sources: &[Source], known: &Ops) -> (RuleSet, Vec<LangError>) {
+        RuleSet::compiled(sources, known, &Proofs::default(), Loading::Checked)
+    }
+
     pub(crate) fn compiled(
         sources: &[Source],
         known: &Ops,
@@ -303,6 +308,11 @@ impl RuleSet {
         let rules = self.rules.iter().filter(stays).cloned().collect();
         let rounds_all = choice.fp == Fp::Exact;
         Ok(RuleSet { rules, ops: self.ops.clone(), packs: self.packs.clone(), rounds_all })
+    }
+
+    /// Returns the rules for which `keep` holds, with all ops and packs.
+    pub fn filtered(&self, keep: impl Fn(&Rule) -> bool) -> RuleSet {
+        RuleSet { rules: self.rules.iter().filter(|c| keep(&c.rule)).cloned().collect(), ..self.clone() }
     }
 
     /// Returns the likely meaning of a pattern that no rule matches: a pack for a glob, or a name, also without its pack.

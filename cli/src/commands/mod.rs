@@ -12,6 +12,7 @@ pub mod devices;
 pub mod explain;
 pub mod fmt;
 pub mod inspect;
+pub mod lsp;
 pub mod ops;
 pub mod opt;
 pub mod pack;
