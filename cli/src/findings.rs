@@ -15,13 +15,13 @@ use crate::{fault::Fault, table::hanging};
 
 /// Returns findings on rules that name an unknown backend. Another program may have that backend, but a misspelling is
 /// more likely.
-fn unknown_backends(rules: &RuleSet) -> Vec<Lint> {
+pub fn unknown_backends(rules: &RuleSet) -> Vec<Lint> {
     let known = |name: &str| BACKENDS.iter().any(|backend| backend.name == name);
     let finding = |rule: &Rule| {
         let name = rule.backends.iter().find(|name| !known(name))?;
         let help = suggestion(name, "there are", BACKENDS.iter().map(|backend| backend.name));
         let message = format!("there is no backend `{name}`: {help}");
-        Some(Lint { rule: rule.name.clone(), place: rule.place(), message })
+        Some(Lint { rule: rule.name.clone(), place: rule.place(), span: rule.span.clone(), message })
     };
     rules.iter().filter_map(finding).collect()
 }

@@ -78,6 +78,7 @@ enum Command {
     Costs(c::costs::Args),
     Rules(c::rules::Args),
     Ops(c::ops::Args),
+    Lsp(c::lsp::Args),
     Devices(c::devices::Args),
     Completions(c::completions::Args),
 }
@@ -102,6 +103,7 @@ fn main() -> ExitCode {
         Command::Costs(args) => c::costs::run(&args),
         Command::Rules(args) => c::rules::run(&args),
         Command::Ops(args) => c::ops::run(&args),
+        Command::Lsp(args) => c::lsp::run(&args),
         Command::Devices(args) => c::devices::run(&args),
         Command::Completions(args) => c::completions::run(&args, Cli::command()),
     };

@@ -1,7 +1,7 @@
 //! Tests a build without features, as from README's first command: it names the feature that it lacks, and all other
 //! commands work. Other builds skip these tests.
 
-#![cfg(not(any(feature = "cuda", feature = "text", feature = "vision", feature = "vulkan")))]
+#![cfg(not(any(feature = "cuda", feature = "lsp", feature = "text", feature = "vision", feature = "vulkan")))]
 
 mod common;
 
@@ -20,6 +20,7 @@ fn what_is_left_out_is_named_with_its_feature() {
         (vec!["run", "minilm", "--weights", &bert, "--text", "a cat"], "--text", "text"),
         (vec!["run", &language, "--prompt", "a cat"], "--prompt", "text"),
         (vec!["chat", &language], "chat", "text"),
+        (vec!["lsp"], "language server", "lsp"),
         (vec!["bench", &language], "no language models", "text"),
         (vec!["run", "sam", "--weights", &sam, "--image", &image], "--image", "vision"),
     ] {

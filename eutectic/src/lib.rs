@@ -87,6 +87,28 @@
 //! # }
 //! ```
 //!
+//! # Arrays of `ndarray`
+//!
+//! With the feature `ndarray`. A view of a tensor has no copy, and neither has a tensor that is made of a row-major array:
+//!
+#![cfg_attr(feature = "ndarray", doc = "```")]
+#![cfg_attr(not(feature = "ndarray"), doc = "```ignore")]
+//! use eutectic::{Compiler, Cpu, DType, Graph, Tensor, Type};
+//! use ndarray::array;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut graph = Graph::new("twice");
+//! let x = graph.input("x", Type::tensor(DType::F32, &[2, 2]))?;
+//! let y = graph.apply("add", &[x, x], &[])?;
+//! graph.output("y", y)?;
+//!
+//! let mut session = Compiler::new(Cpu::default())?.compile(&graph)?;
+//! let y = session.run(&[Tensor::from(array![[1.0_f32, 2.0], [3.0, 4.0]])])?;
+//! assert_eq!(y[0].view::<f32>()?, array![[2.0, 4.0], [6.0, 8.0]].into_dyn());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Features
 //!
 //! All features are off by default. Graphs, rules, plans and the CPU backend need none.
@@ -99,6 +121,7 @@
 //! | `vision` | the reader of images (PNG, JPEG) for models that take them |
 //! | `cuda`, `vulkan` | backends for GPUs |
 //! | `full` | all of these |
+//! | `ndarray` | [`Tensor`]s as arrays of the crate `ndarray`, and back; not in `full` |
 
 mod backends;
 mod calibrate;
@@ -129,6 +152,8 @@ pub use compile::{Compiler, Options, Planned, StageTimes, packs, rules_of};
 pub use error::Error;
 pub use eutectic_backend::{Backend, DeviceBuffer, Memory, Port, Program, Setup};
 pub use eutectic_cpu::{Cpu, CpuOptions};
+#[cfg(feature = "ndarray")]
+pub use eutectic_ir::NoView;
 pub use eutectic_ir::{DType, Dim, Graph, NodeId, Shape, Tensor, TensorElement, Type};
 pub use eutectic_lowering::{SearchOptions, Strategy};
 pub use eutectic_rewrites::{RuleSet, read_graph};

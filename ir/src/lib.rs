@@ -3,6 +3,8 @@
 //! All other crates of Eutectic use the terms that are defined here. An op is declared once, in [`ops`]. Its type
 //! signature is written in the language of the rewrite rules ([`lang`]).
 
+#[cfg(feature = "ndarray")]
+mod arrays;
 pub mod attr;
 pub mod bounded;
 pub mod dim;
@@ -25,6 +27,8 @@ pub mod tensor;
 pub mod text;
 pub mod types;
 
+#[cfg(feature = "ndarray")]
+pub use arrays::NoView;
 pub use attr::{Attr, Attrs};
 pub use bounded::Bounded;
 pub use dim::{Dim, Symbol};

@@ -189,10 +189,10 @@ fn forms(rule: &Rule, facts: &mut Facts, samples: &[(Draw, Sample)]) -> Result<V
     Ok(forms)
 }
 
-type Complaint = (String, std::ops::Range<usize>);
+pub(crate) type Complaint = (String, std::ops::Range<usize>);
 
 /// Draws samples whose left side is well typed, the most generic first. Also returns the last type error of other samples.
-fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<(Draw, Sample)>, Option<Complaint>) {
+pub(crate) fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<(Draw, Sample)>, Option<Complaint>) {
     let (mut samples, mut problem) = (Vec::new(), None);
     for seed in 0..ATTEMPTS {
         let draw = Draw { seed, empty: Vec::new() };

@@ -85,6 +85,7 @@ mod recipe;
 pub mod rule;
 mod ruleset;
 mod sample;
+mod term_types;
 mod terms;
 mod verdict;
 mod why;
@@ -99,13 +100,15 @@ pub use engine::{EngineLimits, PhaseReport, RuleStatistics, Stop};
 pub use instance::{Probe, Sides, Unmatched};
 pub use lint::{Lint, lint};
 pub use optimize::{Applied, Observed, Options, RewriteError, Rewritten, optimize};
-pub use own_ops::{OpClash, read_graph};
+pub use own_ops::{OpClash, graph_types, read_graph};
 pub use pack::{
     EXTENSION as PACK_EXTENSION, LANGUAGE_VERSION, MANIFEST, Manifest, Mutants, Pack, PackFile, Stamp, is_pack_file,
 };
+pub use parse::{CONTRACTS, RULE_PARTS, TOP_FORMS, declarations::KINDS, op_form::OP_PARTS};
 pub use phase::{OwnPhase, Phase};
 pub use proof::{Claim, FILE as PROOFS, Proof, Proofs};
 pub use rule::{Contract, Rule};
 pub use ruleset::{Choice, Fp, LoadError, Precision, RuleSet};
 pub use sample::{Choices, Sample, draw};
+pub use term_types::term_types;
 pub use why::{NearMiss, Why, why};

@@ -16,6 +16,8 @@ pub struct Lint {
     pub rule: Arc<str>,
     /// File, line and column.
     pub place: String,
+    /// The position in the rule's source, in bytes.
+    pub span: Range<usize>,
     /// The finding, followed by a suggestion.
     pub message: String,
 }
@@ -57,7 +59,8 @@ impl Lint {
 
 fn found(rule: &Rule, span: &Range<usize>, message: String) -> Lint {
     let (line, column) = rule.source.position(span.start);
-    Lint { rule: rule.name.clone(), place: format!("{}:{line}:{column}", rule.source.name), message }
+    let place = format!("{}:{line}:{column}", rule.source.name);
+    Lint { rule: rule.name.clone(), place, span: span.clone(), message }
 }
 
 /// Returns whether `general` replaces every match of `special` by the same result. Its left side must be more

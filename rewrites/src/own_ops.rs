@@ -1,9 +1,9 @@
 //! Ops that files declare: reads graphs that use them, and adds their definitions to a rule set.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use eutectic_ir::{
-    Graph, Op,
+    Graph, Op, Type,
     lang::{Errors, Sexp, Source, sexp},
     ops::Ops,
     text,
@@ -21,6 +21,14 @@ impl RuleSet {
     /// Returns the ops that the rule files declare.
     pub fn ops(&self) -> &Ops {
         &self.ops
+    }
+
+    /// Returns the `known` ops and those that sources declare, without the rules of the sources. Declarations that are
+    /// wrong are left out.
+    pub fn read_ops(sources: &[Source], known: &Ops) -> Ops {
+        let files: Vec<_> = sources.iter().filter_map(|source| Some((source, sexp::read(source).ok()?))).collect();
+        let ops: Vec<_> = files.iter().flat_map(|(source, forms)| parse::ops_of(source, forms)).collect();
+        declare(&ops, known, &Proofs::default()).known.ops
     }
 
     /// Returns the rule set with the definitions of a graph's declared ops. Ops that the set declares itself are left
@@ -94,4 +102,14 @@ pub fn read_graph(source: &Source, known: &Ops) -> Result<Graph, Errors> {
         return Err(Errors(declared.errors));
     }
     text::parse_form(source, &others, &declared.known.ops)
+}
+
+/// Returns the type of each value of a source's graph by position, as [`text::types`]. The graph may name the ops that
+/// its file declares, and the `known` ones.
+pub fn graph_types(source: &Source, known: &Ops) -> Vec<(Range<usize>, Type)> {
+    let Ok(forms) = sexp::read(source) else { return Vec::new() };
+    let ops: Vec<(&Source, &Sexp)> = parse::ops_of(source, &forms).collect();
+    let declared = declare(&ops, known, &Proofs::default());
+    let others: Vec<&Sexp> = forms.iter().filter(|form| !parse::is_op(form)).collect();
+    text::types(source, &others, &declared.known.ops)
 }

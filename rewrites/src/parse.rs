@@ -1,6 +1,6 @@
 //! Reads rule files: from S-expressions to [`Rule`]s, with the position of every error.
 
-mod declarations;
+pub(crate) mod declarations;
 pub(crate) mod op_form;
 mod per_op;
 mod sides;
@@ -108,8 +108,11 @@ pub(crate) struct RuleReader<'a> {
     errors: Vec<LangError>,
 }
 
+/// The words that start top-level forms. Graph files have `graph` and `op`, and rule files have all but `graph`.
+pub const TOP_FORMS: [&str; 4] = ["rule", "op", "phase", "graph"];
+
 /// The words that start the parts of a rule.
-const PARTS: [&str; 13] = [
+pub const RULE_PARTS: [&str; 13] = [
     "forall",
     "where",
     "let",
@@ -125,7 +128,8 @@ const PARTS: [&str; 13] = [
     "price",
 ];
 
-const CONTRACTS: [&str; 4] = ["exact", "ulp", "reassoc", "fast"];
+/// The promises of a rule's sides to each other.
+pub const CONTRACTS: [&str; 4] = ["exact", "ulp", "reassoc", "fast"];
 
 const SHAPE_OF_A_RULE: &str = "(rule pack/name (forall …) (=> left right) (eq exact|(ulp n)|reassoc|fast))";
 
@@ -269,7 +273,7 @@ impl<'a> RuleReader<'a> {
 
     fn part<'s>(&mut self, item: &'s Sexp, parts: &mut Parts<'s>) -> Result<(), Noted> {
         let Some((head, items)) = item.call() else {
-            let guess = item.atom().and_then(|word| nearest(word, PARTS.into_iter()));
+            let guess = item.atom().and_then(|word| nearest(word, RULE_PARTS.into_iter()));
             let guess = guess.map_or(String::new(), |part| format!("did you mean `({part})`? "));
             let help = format!("{guess}{SHAPE_OF_A_RULE}");
             return self.wrong(item.span.clone(), "this is not a part of a rule", help);
@@ -296,12 +300,12 @@ impl<'a> RuleReader<'a> {
             "price" if parts.price.is_none() => parts.price = Some(self.price(item)?),
             "once" if items.is_empty() => parts.once = true,
             "canonical" if items.is_empty() => parts.canonical = true,
-            _ if PARTS.contains(&head) => {
+            _ if RULE_PARTS.contains(&head) => {
                 let help = "a rule has one `forall`, `group`, `backend`, `device`, `phase`, `price` and `eq`; `once` and `canonical` stand alone";
                 return self.wrong(item.span.clone(), format!("`{head}` occurs twice or has too many arguments"), help);
             }
             _ => {
-                let help = did_you_mean(head, PARTS.iter().copied()).unwrap_or_else(|| SHAPE_OF_A_RULE.into());
+                let help = did_you_mean(head, RULE_PARTS.iter().copied()).unwrap_or_else(|| SHAPE_OF_A_RULE.into());
                 return self.wrong(item.span.clone(), format!("`{head}` is not allowed here"), help);
             }
         }

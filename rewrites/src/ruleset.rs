@@ -217,6 +217,11 @@ impl RuleSet {
         if errors.is_empty() { Ok(rules) } else { Err(Errors(errors)) }
     }
 
+    /// Reads sources like [`RuleSet::read_with`]. Returns the rules that load, and the errors of the others.
+    pub fn read_partly(sources: &[Source], known: &Ops) -> (RuleSet, Vec<LangError>) {
+        RuleSet::compiled(sources, known, &Proofs::default(), Loading::Checked)
+    }
+
     pub(crate) fn compiled(
         sources: &[Source],
         known: &Ops,
@@ -306,6 +311,11 @@ impl RuleSet {
         let rules = self.rules.iter().filter(stays).cloned().collect();
         let rounds_all = choice.fp == Fp::Exact;
         Ok(RuleSet { rules, ops: self.ops.clone(), packs: self.packs.clone(), rounds_all })
+    }
+
+    /// Returns the rule set with only the rules for which `keep` holds. Ops and packs stay.
+    pub fn filtered(&self, keep: impl Fn(&Rule) -> bool) -> RuleSet {
+        RuleSet { rules: self.rules.iter().filter(|c| keep(&c.rule)).cloned().collect(), ..self.clone() }
     }
 
     /// Returns a suggestion for a pattern that matches no rule: a pack for a glob, or else a name, which may lack its

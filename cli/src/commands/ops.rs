@@ -103,14 +103,15 @@ fn class_of(op: Op) -> &'static str {
 }
 
 /// Returns the definition of a declared op, its place in a file and its ONNX names, a line for each.
-fn made_of(op: Op) -> String {
+pub fn made_of(op: Op) -> String {
     let Some(declared) = op.declared() else { return String::new() };
     let line = if op.def().doc.is_empty() { "" } else { "\n" };
     let onnx: Vec<_> = declared.onnx.iter().map(|(domain, name)| format!("\nonnx: {domain} {name}")).collect();
     format!("{line}is: {}\nin: {}{}", declared.is, declared.place, onnx.concat())
 }
 
-fn attributes(op: Op) -> String {
+/// Returns the attributes of an op with their kinds and defaults, as lines.
+pub fn attributes(op: Op) -> String {
     let attrs = op.def().attrs.iter().map(|a| format!(":{} {}{}", a.name, a.kind, default(a.default)));
     attrs.collect::<Vec<_>>().join("\n")
 }

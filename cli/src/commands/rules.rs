@@ -1,4 +1,4 @@
-//! `rules`: lists, lints, checks and proves rules, and measures their effect.
+//! `rules`: lists, lints, formats, checks and proves rules, and measures their effect.
 
 use std::{
     io::{Write, stdout},
@@ -39,6 +39,8 @@ Examples:
   eutectic rules lint --rules DIR
   # tests them on instances of themselves
   eutectic rules check --rules DIR
+  # lays out the files of a directory
+  eutectic rules fmt DIR
   # tests a pack, and how good its tests are
   eutectic rules check 'fuse/*' --mutants
   # checks a folder with a pack.toml, and writes it as one file
@@ -81,6 +83,8 @@ enum RulesCommand {
     /// Loads rules and reports suspicious ones; exit code 1 if any rule is suspicious, 2 if one does not load
     #[command(after_long_help = EXAMPLES)]
     Lint(Selection),
+    /// Writes rule files and graph files in the common layout; with --check, exit code 1 if one has another
+    Fmt(super::fmt::Args),
     /// Lints and checks a folder of rules with a pack.toml, and writes it as one file that --rules takes
     Pack(super::pack::Args),
     /// Tests rules on instances of themselves; exit code 1 if one is wrong or cannot be checked, 2 if one does not load
@@ -122,6 +126,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         RulesCommand::Show(selection) => show(selection),
         RulesCommand::Language => Ok(write!(stdout().lock(), "{LANGUAGE}")?),
         RulesCommand::Lint(selection) => find(selection),
+        RulesCommand::Fmt(args) => super::fmt::run(args),
         RulesCommand::Pack(args) => super::pack::run(args),
         RulesCommand::Check(args) => super::check::run(args),
         RulesCommand::Prove(args) => super::prove::run(args),

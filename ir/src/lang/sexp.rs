@@ -78,6 +78,9 @@ impl Sexp {
     }
 }
 
+/// The byte order mark that some editors write at the start of a file. The reader skips it.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// The maximal nesting of brackets. Deeper input is an error, because the recursive reader would exhaust the stack.
 const MAX_DEPTH: usize = 128;
 
@@ -88,14 +91,24 @@ const MAX_DEPTH: usize = 128;
 /// top-level form, the reader continues at the next line that starts with `(`, until it has a maximal number of
 /// errors.
 pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
+    read_all(source).0
+}
+
+/// Returns the positions of the brackets that are open at the end of a text, the outermost one first. Editors complete a
+/// word by the forms around it, which are not closed yet.
+pub fn open_brackets(source: &Source) -> Vec<usize> {
+    read_all(source).1
+}
+
+/// Reads all top-level expressions. Returns also the brackets that are open at the end.
+fn read_all(source: &Source) -> (Result<Vec<Sexp>, Errors>, Vec<usize>) {
     if let Some((at, c)) = source.text.char_indices().find(|(_, c)| is_unseen(*c)) {
         let message = format!("this is the control character U+{:04X}", u32::from(c));
-        return Err(source.error(at..at + c.len_utf8(), message, "remove it").into());
+        return (Err(source.error(at..at + c.len_utf8(), message, "remove it").into()), Vec::new());
     }
     let (mut forms, mut errors): (Vec<Sexp>, _) = (Vec::new(), Vec::new());
-    // Some editors write a byte order mark at the start of a file.
-    let start = source.text.len() - source.text.trim_start_matches('\u{feff}').len();
-    let mut reader = SexpReader { source, at: start, line: start, outdented: None };
+    let start = source.text.len() - source.text.trim_start_matches(BYTE_ORDER_MARK).len();
+    let mut reader = SexpReader { source, at: start, line: start, outdented: None, open: Vec::new() };
     loop {
         reader.skip_blank();
         if reader.rest().is_empty() {
@@ -103,6 +116,7 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
         }
         let start = reader.at;
         reader.outdented = None;
+        reader.open.clear();
         match reader.expression(0) {
             Ok(form) => forms.push(form),
             Err(error) => {
@@ -114,7 +128,7 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
             }
         }
     }
-    if errors.is_empty() { Ok(forms) } else { Err(Errors(errors)) }
+    (if errors.is_empty() { Ok(forms) } else { Err(Errors(errors)) }, reader.open)
 }
 
 /// The maximal number of errors in a source. Each of them may require reading to the end of the source.
@@ -128,6 +142,8 @@ struct SexpReader<'a> {
     /// The first bracket of this top-level form that is still open when a line begins at its column or further left.
     /// If a closing bracket is missing, it is most likely the one for this bracket.
     outdented: Option<usize>,
+    /// The open brackets of this top-level form.
+    open: Vec<usize>,
 }
 
 impl<'a> SexpReader<'a> {
@@ -210,6 +226,7 @@ impl<'a> SexpReader<'a> {
     fn items(&mut self, close: char, depth: usize) -> Result<Vec<Sexp>, Box<LangError>> {
         let (open, column) = (self.at, self.at - self.line);
         self.at += 1;
+        self.open.push(open);
         let mut items = Vec::new();
         let unclosed = |reader: &Self| {
             let at = reader.outdented.unwrap_or(open);
@@ -229,6 +246,7 @@ impl<'a> SexpReader<'a> {
                 None => return unclosed(self),
                 Some(c) if c == close => {
                     self.at += 1;
+                    self.open.pop();
                     return Ok(items);
                 }
                 Some(')' | ']' | '}') if self.outdented.is_some() => return unclosed(self),
@@ -344,6 +362,12 @@ mod tests {
         // Without line breaks, only the unbalanced bracket itself is known.
         assert_eq!(place("(a (b)"), (1, 1));
         assert_eq!(place("a)"), (1, 2));
+    }
+
+    #[test]
+    fn the_open_brackets_are_those_of_the_last_form() {
+        assert_eq!(open_brackets(&Source::new("t", "(a (b)\n(c\n(d [e \"(\" (f) ; (\n")), [10, 13]);
+        assert_eq!(open_brackets(&Source::new("t", "(a (b))")), [0; 0]);
     }
 
     #[test]

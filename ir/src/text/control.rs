@@ -21,7 +21,9 @@ impl Parser<'_> {
         }
         let mut inner = Parser::new(self.source, self.ops, Graph::new(name));
         inner.bodies = self.bodies.clone();
+        inner.types = self.types.take();
         statements.iter().for_each(|s| inner.statement(s));
+        self.types = inner.types.take();
         let sound = inner.errors.is_empty();
         self.errors.append(&mut inner.errors);
         self.bodies.insert(name.into(), sound.then(|| Rc::new(inner.graph)));

@@ -64,5 +64,5 @@ mod control;
 mod parse;
 mod print;
 
-pub use parse::{parse, parse_form};
+pub use parse::{STATEMENTS, parse, parse_form, types};
 pub use print::{Style, print};

@@ -1,6 +1,6 @@
 //! Reads graphs from their text form.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -43,6 +43,24 @@ pub fn parse(source: &Source) -> Result<Graph, Errors> {
 /// # Errors
 /// The errors of [`parse`].
 pub fn parse_form(source: &Source, forms: &[&Sexp], ops: &Ops) -> Result<Graph, Errors> {
+    read_graph(source, forms, ops, None).map(|parser| parser.graph)
+}
+
+/// Returns the type of each value of a graph, with the position of the value: of each application, and of each name
+/// where it is defined or used. Values that depend on an error are left out. `forms` are those without declared ops.
+pub fn types(source: &Source, forms: &[&Sexp], ops: &Ops) -> Vec<(Range<usize>, Type)> {
+    let mut types = Vec::new();
+    // The errors are those of `parse_form`.
+    let _ = read_graph(source, forms, ops, Some(&mut types));
+    types
+}
+
+fn read_graph<'a>(
+    source: &'a Source,
+    forms: &[&Sexp],
+    ops: &'a Ops,
+    types: Option<&'a mut Vec<(Range<usize>, Type)>>,
+) -> Result<Parser<'a>, Errors> {
     let whole = || {
         source.error(0..source.text.len().min(1), "this is not a single graph", "write (graph \"name\" statement …)")
     };
@@ -53,10 +71,13 @@ pub fn parse_form(source: &Source, forms: &[&Sexp], ops: &Ops) -> Result<Graph, 
             .error(name.span.clone(), "the name of the graph is missing", "write (graph \"name\" …)")
             .into());
     };
-    let mut parser = Parser::new(source, ops, Graph::new(name));
+    let mut parser = Parser { types, ..Parser::new(source, ops, Graph::new(name)) };
     statements.iter().for_each(|s| parser.statement(s));
-    if parser.errors.is_empty() { Ok(parser.graph) } else { Err(Errors(parser.errors)) }
+    if parser.errors.is_empty() { Ok(parser) } else { Err(Errors(parser.errors)) }
 }
+
+/// The words that begin statements. Leaf ops begin statements, too.
+pub const STATEMENTS: [&str; 5] = ["dim", "sub", "let", "output", "update"];
 
 /// Returns the text of a word or a string.
 pub(super) fn text(sexp: &Sexp) -> Option<&str> {
@@ -90,12 +111,14 @@ pub(super) struct Parser<'a> {
     /// The bodies of branches and loops by name; `None` if the definition was wrong.
     pub bodies: BTreeMap<String, Option<Rc<Graph>>>,
     pub errors: Vec<LangError>,
+    /// The types of values by position, if somebody wants them.
+    pub types: Option<&'a mut Vec<(Range<usize>, Type)>>,
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(source: &'a Source, ops: &'a Ops, graph: Graph) -> Parser<'a> {
         let (names, extents) = (FxHashMap::default(), FxHashMap::default());
-        Parser { source, ops, graph, names, extents, bodies: BTreeMap::new(), errors: Vec::new() }
+        Parser { source, ops, graph, names, extents, bodies: BTreeMap::new(), errors: Vec::new(), types: None }
     }
 
     pub(super) fn wrong<T>(&mut self, at: &Sexp, message: impl Into<String>, help: impl Into<String>) -> Option<T> {
@@ -149,7 +172,7 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 let leaves = Op::all().filter(|op| matches!(op.def().class, Class::Leaf(_))).map(Op::name);
-                let known = leaves.chain(["dim", "sub", "let", "output", "update"]);
+                let known = leaves.chain(STATEMENTS);
                 let guess = did_you_mean(head, known);
                 let help = guess.map_or(help.into(), |guess| format!("{guess} {help}"));
                 self.wrong(sexp, format!("`{head}` is not a statement of this form"), help).unwrap_or(())
@@ -207,7 +230,15 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Keeps the type of a value for those who want it.
+    fn typed(&mut self, at: &Sexp, value: Option<NodeId>) {
+        if let (Some(types), Some(value)) = (&mut self.types, value) {
+            types.push((at.span.clone(), self.graph.ty(value).clone()));
+        }
+    }
+
     pub(super) fn define(&mut self, at: &Sexp, name: &str, value: Option<NodeId>) {
+        self.typed(at, value);
         if !self.names.contains_key(name) {
             self.names.insert(name.to_string(), value);
         } else {
@@ -216,6 +247,12 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn value(&mut self, sexp: &Sexp, origin: &Origin) -> Option<NodeId> {
+        let value = self.known_value(sexp, origin);
+        self.typed(sexp, value);
+        value
+    }
+
+    fn known_value(&mut self, sexp: &Sexp, origin: &Origin) -> Option<NodeId> {
         if let Some(name) = text(sexp) {
             return match self.names.get(name) {
                 Some(value) => *value,

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The kinds of variables other than tensors, words and ops.
-const KINDS: [&str; 8] = ["float", "int", "axis", "axes", "perm", "shape", "bool", "dtype"];
+pub const KINDS: [&str; 8] = ["float", "int", "axis", "axes", "perm", "shape", "bool", "dtype"];
 
 /// The forms of declarations, for error messages.
 const HELP: &str = "declare (F float), (?x F[B.. N]), (?w F[K N] const), (?e float), (near ?c 0.5), (is ?c 1), (?n int), (?ax axis), \

@@ -18,7 +18,7 @@ pub(crate) const SHAPE_OF_AN_OP: &str =
     "(op pack/name (forall (F float) (?x F[A..]) (?k float :default 1.0)) (result F[A..]) (is (mul ?x ?k)))";
 
 /// The words that start the parts of a declaration.
-const PARTS: [&str; 6] = ["forall", "where", "let", "result", "is", "onnx"];
+pub const OP_PARTS: [&str; 6] = ["forall", "where", "let", "result", "is", "onnx"];
 
 /// The kinds of attributes other than words.
 const KINDS: [(&str, AttrKind); 8] = [
@@ -204,7 +204,7 @@ impl<'s> OpReader<'s> {
                     (Some(domain), Some(name)) => parts.onnx.push((domain.into(), name.into())),
                     _ => return self.wrong(item, "this does not name an op of ONNX", "write (onnx DOMAIN NAME)"),
                 },
-                Some((head, _)) if PARTS.contains(&head) => {
+                Some((head, _)) if OP_PARTS.contains(&head) => {
                     let help = format!("an op has one `forall`, one `result F[A..]` and one `is`: {SHAPE_OF_AN_OP}");
                     return self.wrong(
                         item,
@@ -214,7 +214,7 @@ impl<'s> OpReader<'s> {
                 }
                 found => {
                     let word = found.map(|(head, _)| head).or(item.atom()).unwrap_or_default();
-                    let guess = did_you_mean(word, PARTS.into_iter());
+                    let guess = did_you_mean(word, OP_PARTS.into_iter());
                     let help = guess.unwrap_or_else(|| SHAPE_OF_AN_OP.into());
                     return self.wrong(item, "this is not a part of an op", help);
                 }

@@ -95,6 +95,11 @@ impl LangError {
         self.span.offset()
     }
 
+    /// Returns the marked range, in bytes of the source.
+    pub fn span(&self) -> Range<usize> {
+        self.span.offset()..self.span.offset() + self.span.len()
+    }
+
     /// Returns the name of the source.
     pub fn source_name(&self) -> &str {
         &self.of
