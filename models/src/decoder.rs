@@ -6,20 +6,22 @@
 mod architecture;
 mod config;
 mod graph;
+mod rope;
+mod values;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use eutectic_ir::{DType, Dim, Graph, GraphError, Tensor, Type};
 
 pub use self::{
-    architecture::{ARCHITECTURES, Architecture},
-    config::DecoderConfig,
+    architecture::{ARCHITECTURES, Architecture, FeedForward},
+    config::{DecoderConfig, Experts},
 };
 use crate::gguf::{Gguf, TensorInfo};
 
 /// The run-time extent of the tokens that a run takes.
 pub const TOKENS: &str = "tokens";
-/// The run-time extent of the tokens that the cache contains after a run.
+/// The run-time extent of the rows that the cache contains after a run: see [`DecoderConfig::cache_rows`].
 pub const CACHED: &str = "cached";
 /// The largest number of prompt tokens in one run.
 pub const CHUNK: usize = 64;
@@ -102,18 +104,23 @@ impl Decoder {
     }
 
     /// Returns the number of bytes that a run of one token reads, with `cached` tokens in the cache: the weights in the
-    /// file's formats, and the keys and values. An embedding table that is not also a factor of the logits is not
-    /// counted, because only one row is read.
+    /// file's formats, and the keys and values. Of experts, only those that a token uses are counted. Of an embedding
+    /// table that is not also a factor of the logits, only one row is read, and nothing is counted.
     pub fn read_bytes(&self, cached: usize) -> usize {
-        let is_read = |name: &str| self.config.tied || name != "token_embd.weight";
-        let weights = self.tensors.iter().filter(|(name, _)| is_read(name)).map(|(_, tensor)| tensor.bytes());
+        let experts = &self.config.experts;
+        let read = |(name, tensor): (&String, &TensorInfo)| match name.as_str() {
+            "token_embd.weight" if !self.config.tied => 0,
+            "position_embd.weight" => 0,
+            name if name.contains("_exps.") => tensor.bytes() / experts.count.max(1) * experts.used,
+            _ => tensor.bytes(),
+        };
         let row = self.config.groups * self.config.depth.iter().sum::<usize>();
         let cache = self.config.layers * cached.min(self.config.positions) * row * self.cache.dtype().size();
-        weights.sum::<usize>() + cache
+        self.tensors.iter().map(read).sum::<usize>() + cache
     }
 
-    /// Builds the program that reads `tokens` tokens and leaves `cached` tokens in the cache. See [`Decoder::program`]
-    /// for run-time extents.
+    /// Builds the program that reads `tokens` tokens and leaves `cached` rows in the cache: see
+    /// [`DecoderConfig::cache_rows`]. See [`Decoder::program`] for run-time extents.
     ///
     /// Its inputs are `ids i64[tokens]`; `at i64[]`, the position of the first of them; and `last i64[1]`, the index of
     /// the token whose logits are returned. The output is `logits f32[1 vocabulary]`.
@@ -125,15 +132,15 @@ impl Decoder {
         graph::build(&self.config, &formats, [tokens.into(), cached.into()], self.cache.dtype())
     }
 
-    /// Builds the program for any number of tokens up to `chunk`, and any cache length up to
-    /// [`DecoderConfig::positions`]. These are the run-time extents [`TOKENS`] and [`CACHED`].
+    /// Builds the program for any number of tokens up to `chunk`, and any number of cache rows up to those for
+    /// [`DecoderConfig::positions`] tokens. These are the run-time extents [`TOKENS`] and [`CACHED`].
     ///
     /// # Errors
     /// See [`Decoder::graph`].
     pub fn program(&self, chunk: usize) -> Result<Graph, GraphError> {
         let positions = self.config.positions;
         let extent = |name: &str, most: usize| Dim::between(name, 1, most as i64);
-        self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, positions))
+        self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, self.config.cache_rows(positions)))
     }
 
     /// Returns the value of a parameter of the program: a field of a tensor of the file, or a table that the
@@ -150,14 +157,14 @@ impl Decoder {
     /// Returns a line for each difference between the tensors of the file and those that the program needs.
     fn misfits(&self) -> Vec<String> {
         let mut unused: BTreeMap<&str, &TensorInfo> = self.tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
-        // The tables of angles include these factors.
-        unused.remove(config::FACTORS);
+        unused.retain(|name, _| !rope::is_of_tables(name));
         let mut problems = Vec::new();
         // Without formats, the graph has one parameter for each tensor.
-        let graph = match graph::build(&self.config, &|_| None, [1_usize, 1].map(Dim::from), DType::F32) {
-            Ok(graph) => graph,
-            Err(error) => return vec![error.to_string()],
-        };
+        let graph =
+            match graph::build(&self.config, &|_| None, [1, self.config.cache_rows(1)].map(Dim::from), DType::F32) {
+                Ok(graph) => graph,
+                Err(error) => return vec![error.to_string()],
+            };
         for (name, id) in graph.named("param").filter(|(name, _)| self.config.rotation_shape(name).is_none()) {
             let expected = graph.ty(id);
             match unused.remove(name) {
