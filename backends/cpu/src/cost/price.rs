@@ -3,8 +3,9 @@
 use std::{borrow::Cow, iter};
 
 use eutectic_backend::{
-    Body, Cost, Instr, Kernel, Load, Store, ValueId,
+    Body, Contraction, Cost, Instr, Kernel, Load, Store, ValueId,
     axes::Nest,
+    grouped::Grouped,
     reach::{AxisSet, is_of_matrices, masks, of_place, points, row_mask, together},
     traffic,
     unroll::unrolled,
@@ -17,7 +18,11 @@ use super::{
     model::{CostAccumulator, CostModel, KernelContext, Walk},
 };
 use crate::{
-    kernels::{Way, lanes::form::LaneForm},
+    kernels::{
+        Way,
+        chosen::{AllMatrices, ChosenMatrix},
+        lanes::form::LaneForm,
+    },
     tile::{MAX_RANK, scan_order},
 };
 
@@ -51,10 +56,10 @@ impl CostModel {
 
     /// Returns the ways to compute a kernel in such a program, with their costs, the cheapest first.
     pub fn ways(&self, kernel: &Kernel, constants: &[usize]) -> Vec<(Way, Cost)> {
-        let cold = self.cold(kernel, constants);
+        let (cold, plain) = (self.cold(kernel, constants), product_way(kernel, Some(constants)));
         let priced = |form: Option<&LaneForm>| {
             let cost = self.price(kernel, form, Some(constants));
-            (form.map_or(Way::Plain, |form| Way::Lanes(form.axis())), Cost { seconds: cost.seconds + cold, ..cost })
+            (form.map_or(plain, |form| Way::Lanes(form.axis())), Cost { seconds: cost.seconds + cold, ..cost })
         };
         let forms = if LaneForm::is_possible(kernel) { LaneForm::all(kernel) } else { Vec::new() };
         let mut ways: Vec<_> = iter::once(priced(None)).chain(forms.iter().map(|form| priced(Some(form)))).collect();
@@ -64,7 +69,7 @@ impl CostModel {
 
     /// Returns the cheapest way with its cost; the first one of equal ways.
     fn best(&self, kernel: &Kernel, constants: Option<&[usize]>) -> (Way, Cost) {
-        let plain = (Way::Plain, self.price(kernel, None, constants));
+        let plain = (product_way(kernel, constants), self.price(kernel, None, constants));
         if !LaneForm::is_possible(kernel) {
             return plain;
         }
@@ -156,11 +161,17 @@ impl CostModel {
                 return 0.0;
             }
             let masks = masks(body, 0);
+            let number = number_of_matrices(kernel, body, &masks);
             let seconds = |(id, load): (usize, &Load)| {
                 let (dtype, count) = kernel.slots[load.slot];
                 let n = points(&body.domain, masks[id]);
                 let [bytes, all] = [n, count as f64].map(|n| n * dtype.size() as f64);
-                let read = FarRows { waits: n / run(&load.at, body, &masks), bytes };
+                // A matrix is read from its beginning to its end.
+                let waits = match number {
+                    Some(number) => points(&body.domain, masks[number]),
+                    None => n / run(&load.at, body, &masks),
+                };
+                let read = FarRows { waits, bytes };
                 let far = far(load.slot, FarRows { waits: (all / PAGE).ceil(), bytes: all }, read);
                 far.map_or(0.0, |far| far.waits * self.costs().element.far + far.bytes / self.costs().memory.dram)
             };
@@ -168,6 +179,11 @@ impl CostModel {
         };
         kernel.bodies().into_iter().map(of_body).sum()
     }
+}
+
+/// Returns the way in which a contraction is computed as products of matrices.
+fn product_way(kernel: &Kernel, constants: Option<&[usize]>) -> Way {
+    if AllMatrices::of_kernel(kernel, constants).is_some() { Way::Chosen } else { Way::Plain }
 }
 
 /// Returns a kernel with its axes in the order in which rows are scanned, and the axes that form a row; `None` if the
@@ -208,6 +224,19 @@ fn is_refused(kernel: &Kernel) -> bool {
     let scattered = |s: &Store| !s.guards.is_empty() || !s.at.values().is_empty();
     let placed = |s: &Store| is_of_matrices(&s.at, &kernel.body.domain, groups) || scattered(s);
     kernel.bodies().iter().any(|body| body.domain.len() > MAX_RANK) || !kernel.stores.iter().all(placed)
+}
+
+/// Returns the number that chooses the matrices of an operand of a contraction, where products read these in place or
+/// packed; `None` for other bodies.
+fn number_of_matrices(kernel: &Kernel, body: &Body, masks: &[AxisSet]) -> Option<ValueId> {
+    let Contraction { lhs, rhs, axes } = kernel.contraction()?;
+    let is = |of: &Body| std::ptr::eq(of, body);
+    let in_place = || ChosenMatrix::of(&body.instrs, *body.results.first()?, masks, axes.batch).map(|of| of.number);
+    let packed = || {
+        let operand = Grouped::operand(body, [axes.batch, axes.depth, axes.columns]);
+        is(rhs).then(|| AllMatrices::of(&operand)).flatten().map(|all| all.number)
+    };
+    (is(lhs) || is(rhs)).then(|| in_place().or_else(packed)).flatten()
 }
 
 /// Returns the loads of a body at indices that were read.

@@ -23,6 +23,8 @@ use crate::{machine::Machine, runtime::thunk::Thunk};
 pub enum Way {
     /// The one that its anchor always has; contractions are products of matrices.
     Plain,
+    /// A contraction whose right operand's matrices are chosen by integers among constant ones. All of them are packed.
+    Chosen,
     /// A contraction as sums that fill vectors along this axis of the result.
     Lanes(usize),
 }
@@ -38,7 +40,7 @@ pub fn compile_at(
     machine: Machine,
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
     match kernel.varies() {
-        true => thunk(&kernel.at(lengths), way, Packing::of(kernel), machine),
+        true => thunk(&kernel.at(lengths), way, Packing::of(kernel, way == Way::Chosen), machine),
         false => compile(kernel, way, machine),
     }
 }
@@ -75,7 +77,7 @@ fn thunk(kernel: &Kernel, way: Way, packing: Packing, machine: Machine) -> Resul
         // Runs of some lengths lack this form, and some operands cannot be evaluated for it. As the form packs nothing,
         // the replacement must not pack either.
         let packing = match way {
-            Way::Plain => packing,
+            Way::Plain | Way::Chosen => packing,
             Way::Lanes(axis) => {
                 let form = LaneForm::along(kernel, axis);
                 match form.map(|form| lanes::compile(&form, &body, acc, &slots, machine)) {
@@ -87,7 +89,7 @@ fn thunk(kernel: &Kernel, way: Way, packing: Packing, machine: Machine) -> Resul
         let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
         let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
         let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
-        return contraction::compile(lhs, rhs, body, acc, &mut slots, (packing, machine));
+        return contraction::compile(lhs, rhs, body, acc, &mut slots, (packing, way == Way::Chosen, machine));
     }
     if let Some(Attention { query, key, value, bias, axes, form }) = kernel.attention() {
         let operands = [

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use eutectic_backend::{
     Attention, Body, Contraction, Instr, Kernel, ValueId,
+    grouped::Grouped,
     reach::{AxisSet, mentioned, points, stored},
     scores::Shares,
 };
@@ -18,7 +19,8 @@ use crate::{
     gemm::{blocking::FEW_ROWS, kept::keeps},
     kernels::{
         attention,
-        coded::coded,
+        chosen::AllMatrices,
+        coded::{coded, format_of},
         contraction::tasks as cut,
         integers::multiplies_integers,
         lanes::form::{LaneForm, VECTOR},
@@ -96,7 +98,10 @@ impl CostModel {
             let constant = |slot| constants.is_none_or(|constants| constants.contains(&slot));
             let all_constant =
                 rhs.instrs.iter().all(|i| if let Instr::Load(load) = i { constant(load.slot) } else { true });
-            let kept = Kept::of(kernel, rhs).filter(|_| all_constant && columns > 1.0);
+            let kept = match AllMatrices::of_kernel(kernel, constants) {
+                Some(all) => Some(Kept::of_matrices(&all)),
+                None => Kept::of(kernel, rhs).filter(|_| all_constant && columns > 1.0),
+            };
             let integers =
                 self.machine().integers && kept.is_some_and(|kept| kept.coded) && multiplies_integers(kernel);
             match kept {
@@ -229,6 +234,20 @@ impl Kept {
             coded: false,
             depends_on: mentioned(&load.at),
         })
+    }
+
+    /// The form of matrices that are chosen at run time. They are packed as numbers if there is no shorter form.
+    fn of_matrices(all: &AllMatrices) -> Kept {
+        let Grouped { nest, .. } = &all.operand;
+        let format = format_of(&all.operand);
+        let load = nest.results.first().and_then(|&result| kept(&nest.instrs, result));
+        let load = load.filter(|load| keeps(DType::F32, load.dtype) && load.guards.is_empty());
+        let bytes = match (format, load) {
+            (Some(format), _) => format.weight_bytes(),
+            (None, Some(load)) => load.dtype.size() as f64,
+            (None, None) => DType::F32.size() as f64,
+        };
+        Kept { bytes, coded: format.is_some(), depends_on: AxisSet::MAX }
     }
 
     /// Returns seconds of an element that is decoded while it is read.
