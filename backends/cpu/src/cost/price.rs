@@ -3,9 +3,8 @@
 use std::{borrow::Cow, iter};
 
 use eutectic_backend::{
-    Body, Contraction, Cost, Instr, Kernel, Load, Store, ValueId,
+    Body, Cost, Instr, Kernel, Load, Store, ValueId,
     axes::Nest,
-    grouped::Grouped,
     reach::{AxisSet, is_of_matrices, masks, of_place, points, row_mask, together},
     traffic,
     unroll::unrolled,
@@ -18,11 +17,7 @@ use super::{
     model::{CostAccumulator, CostModel, KernelContext, Walk},
 };
 use crate::{
-    kernels::{
-        Way,
-        chosen::{AllMatrices, ChosenMatrix},
-        lanes::form::LaneForm,
-    },
+    kernels::{Way, chosen::AllMatrices, lanes::form::LaneForm},
     tile::{MAX_RANK, scan_order},
 };
 
@@ -161,7 +156,7 @@ impl CostModel {
                 return 0.0;
             }
             let masks = masks(body, 0);
-            let number = number_of_matrices(kernel, body, &masks);
+            let number = kernels::number_of_matrices(kernel, body, &masks);
             let seconds = |(id, load): (usize, &Load)| {
                 let (dtype, count) = kernel.slots[load.slot];
                 let n = points(&body.domain, masks[id]);
@@ -224,19 +219,6 @@ fn is_refused(kernel: &Kernel) -> bool {
     let scattered = |s: &Store| !s.guards.is_empty() || !s.at.values().is_empty();
     let placed = |s: &Store| is_of_matrices(&s.at, &kernel.body.domain, groups) || scattered(s);
     kernel.bodies().iter().any(|body| body.domain.len() > MAX_RANK) || !kernel.stores.iter().all(placed)
-}
-
-/// Returns the number that chooses the matrices of an operand of a contraction, where products read these in place or
-/// packed; `None` for other bodies.
-fn number_of_matrices(kernel: &Kernel, body: &Body, masks: &[AxisSet]) -> Option<ValueId> {
-    let Contraction { lhs, rhs, axes } = kernel.contraction()?;
-    let is = |of: &Body| std::ptr::eq(of, body);
-    let in_place = || ChosenMatrix::of(&body.instrs, *body.results.first()?, masks, axes.batch).map(|of| of.number);
-    let packed = || {
-        let operand = Grouped::operand(body, [axes.batch, axes.depth, axes.columns]);
-        is(rhs).then(|| AllMatrices::of(&operand)).flatten().map(|all| all.number)
-    };
-    (is(lhs) || is(rhs)).then(|| in_place().or_else(packed)).flatten()
 }
 
 /// Returns the loads of a body at indices that were read.

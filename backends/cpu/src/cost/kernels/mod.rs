@@ -19,7 +19,7 @@ use crate::{
     gemm::{blocking::FEW_ROWS, kept::keeps},
     kernels::{
         attention,
-        chosen::AllMatrices,
+        chosen::{AllMatrices, ChosenMatrix},
         coded::{coded, format_of},
         contraction::tasks as cut,
         integers::multiplies_integers,
@@ -98,18 +98,25 @@ impl CostModel {
             let constant = |slot| constants.is_none_or(|constants| constants.contains(&slot));
             let all_constant =
                 rhs.instrs.iter().all(|i| if let Instr::Load(load) = i { constant(load.slot) } else { true });
-            let kept = match AllMatrices::of_kernel(kernel, constants) {
-                Some(all) => Some(Kept::of_matrices(&all)),
+            let all = AllMatrices::of_kernel(kernel, constants);
+            let kept = match &all {
+                Some(all) => Some(Kept::of_matrices(all)),
                 None => Kept::of(kernel, rhs).filter(|_| all_constant && columns > 1.0),
             };
-            let integers =
-                self.machine().integers && kept.is_some_and(|kept| kept.coded) && multiplies_integers(kernel);
+            let is_chosen = all.is_some();
+            // Rows that choose the same matrix are multiplied together.
+            let together =
+                all.filter(|_| rows == 1.0).map_or(1.0, |all| (batch / all.count as f64).clamp(1.0, FEW_ROWS as f64));
+            let (batch, rows) = (batch / together, rows * together);
+            let is_coded = kept.is_some_and(|kept| kept.coded) && !is_chosen;
+            let integers = self.machine().integers && is_coded && multiplies_integers(kernel);
             match kept {
                 // Packed once, and multiplied as they are.
                 Some(_) if integers => {}
                 // Packed once, and decoded where it is read.
                 Some(kept) => {
-                    work.seconds += points(&rhs.domain, kept.depends_on) * kept.decoding(&self.costs().product)
+                    let elements = points(&rhs.domain, kept.depends_on) / together;
+                    work.seconds += elements * kept.decoding(&self.costs().product)
                 }
                 None => self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, work),
             }
@@ -193,6 +200,19 @@ impl CostModel {
         work.flops += product.flops;
         work.seconds += product.seconds.max(least);
     }
+}
+
+/// Returns the number that chooses the matrices of an operand of a contraction, where products read these in place or
+/// packed; `None` for other bodies.
+pub(super) fn number_of_matrices(kernel: &Kernel, body: &Body, masks: &[AxisSet]) -> Option<ValueId> {
+    let Contraction { lhs, rhs, axes } = kernel.contraction()?;
+    let is = |of: &Body| std::ptr::eq(of, body);
+    let in_place = || ChosenMatrix::of(&body.instrs, *body.results.first()?, masks, axes.batch).map(|of| of.number);
+    let packed = || {
+        let operand = Grouped::operand(body, [axes.batch, axes.depth, axes.columns]);
+        is(rhs).then(|| AllMatrices::of(&operand)).flatten().map(|all| all.number)
+    };
+    (is(lhs) || is(rhs)).then(|| in_place().or_else(packed)).flatten()
 }
 
 /// Returns whether an operand depends on an axis.
