@@ -1,6 +1,7 @@
 //! `inspect`: the contents of an ONNX or GGUF file, and its unsupported parts.
 
 mod gguf;
+mod list;
 
 use std::io::{Write, stdout};
 
@@ -13,6 +14,7 @@ use eutectic::{
 };
 use serde_json::json;
 
+use self::list::list;
 use crate::{
     args::print_json,
     fault::{Fault, input},
@@ -115,13 +117,6 @@ fn print(out: &mut dyn Write, args: &Args, model: &Model, summary: &Summary) -> 
         histogram.add_row([plain(op), thousands(*times)]);
     }
     Ok(writeln!(out, "{histogram}")?)
-}
-
-fn list(out: &mut dyn Write, title: &str, lines: &[String]) -> Result<(), Fault> {
-    if !lines.is_empty() {
-        writeln!(out, "\n{}", heading(title))?;
-    }
-    Ok(lines.iter().try_for_each(|line| writeln!(out, "{}", plain(line)))?)
 }
 
 fn as_json(model: &Model, summary: &Summary, unsupported: &[Unsupported], unusable: &[String]) -> serde_json::Value {

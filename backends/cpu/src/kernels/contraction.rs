@@ -3,6 +3,7 @@
 pub mod epilogue;
 mod form;
 mod groups;
+mod rows_of_group;
 mod sides;
 pub mod tasks;
 mod tiling;

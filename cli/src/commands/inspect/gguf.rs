@@ -12,6 +12,7 @@ use eutectic::engine::models::{
 };
 use serde_json::json;
 
+use super::list::list;
 use crate::{
     args::print_json,
     fault::{Fault, input},
@@ -46,7 +47,7 @@ pub fn run(path: &Path, format: Format) -> Result<(), Fault> {
         return print_json(&mut out, &as_json(&gguf, &formats, decoder.as_ref(), &unsupported));
     }
     print(&mut out, &gguf, &formats, decoder.as_ref())?;
-    super::list(&mut out, "not supported", &unsupported)
+    list(&mut out, "not supported", &unsupported)
 }
 
 /// Returns the number of elements of all tensors.
