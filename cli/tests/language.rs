@@ -125,3 +125,31 @@ fn a_bench_refuses_what_says_nothing() {
         "--prompt and --generate",
     ]);
 }
+
+#[test]
+fn inspect_says_what_is_in_a_file_and_what_is_not_supported() {
+    let experts = MODEL.replace("llama.gguf", "llama-experts.gguf");
+    let out = eutectic(["inspect", &experts]).good();
+    for wanted in ["architecture  llama", "2 of 6 in 2 layers", "Q8_0", "Q4_1", "token reads"] {
+        assert!(out.contains(wanted), "{wanted} is not in {out}");
+    }
+    let printed: Value =
+        serde_json::from_str(&eutectic(["inspect", &experts, "--format", "json"]).good()).expect("JSON");
+    assert_eq!(printed["model"]["experts_of_a_token"], 2);
+    assert_eq!(printed["unsupported"], serde_json::json!([]));
+    // Of each expert's 3·32·64 weights, formats of 34, 18 and 20 bytes for 32; a token reads 2 of 6 in both layers. It reads one row of the
+    // embeddings, which are not counted.
+    let sizes = |value: &Value| value.as_u64().expect("a number");
+    let all: u64 = printed["formats"].as_object().expect("formats").values().map(|of| sizes(&of["bytes"])).sum();
+    let unread = 2 * 4 * 64 * (34 + 18 + 20) + 2 * 96 * 32;
+    assert_eq!(sizes(&printed["model"]["bytes_of_a_token"]), all - unread);
+    let mut bytes = std::fs::read(MODEL).expect("the golden model");
+    let at = bytes.windows(5).position(|window| window == b"llama").expect("its architecture");
+    bytes[at..at + 5].copy_from_slice(b"mamba");
+    let dir = Dir::new();
+    let other = dir.file("mamba.gguf", &bytes);
+    let out = eutectic(["inspect".as_ref(), other.as_os_str()]).good();
+    assert!(out.contains("not supported") && out.contains("`mamba`"), "{out}");
+    eutectic(["inspect", MODEL, "--shape", "a=1"]).refused(&["--shape", "GGUF"]);
+    eutectic(["inspect", "no-such.gguf"]).refused(&["no-such.gguf"]);
+}

@@ -189,7 +189,7 @@ impl Generator {
     /// Reads tokens that follow those in the cache, and returns the logits of the last one.
     fn step(&mut self, ids: &[u32]) -> Result<Vec<f32>, Error> {
         let (at, count) = (self.cached.len(), ids.len());
-        self.session.set_length(CACHED, at + count)?;
+        self.session.set_length(CACHED, self.config.cache_rows(at + count))?;
         self.session.set_length(TOKENS, count)?;
         let bytes = |numbers: &[u32]| numbers.iter().flat_map(|n| i64::from(*n).to_le_bytes()).collect::<Vec<u8>>();
         let inputs = [bytes(ids), (at as i64).to_le_bytes().to_vec(), (count as i64 - 1).to_le_bytes().to_vec()];

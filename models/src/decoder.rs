@@ -7,20 +7,22 @@
 mod architecture;
 mod config;
 mod graph;
+mod rope;
+mod values;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use eutectic_ir::{DType, Dim, Graph, GraphError, Tensor, Type};
 
 pub use self::{
-    architecture::{ARCHITECTURES, Architecture},
-    config::DecoderConfig,
+    architecture::{ARCHITECTURES, Architecture, FeedForward},
+    config::{DecoderConfig, Experts},
 };
 use crate::gguf::{Gguf, TensorInfo};
 
 /// The name of the extent that counts the tokens of a run.
 pub const TOKENS: &str = "tokens";
-/// The name of the extent that counts the tokens in the cache after a run.
+/// The run-time extent of the rows that the cache contains after a run: see [`DecoderConfig::cache_rows`].
 pub const CACHED: &str = "cached";
 /// The largest number of prompt tokens in one run.
 pub const CHUNK: usize = 64;
@@ -102,19 +104,24 @@ impl Decoder {
         &self.config
     }
 
-    /// Returns the number of bytes that a run of one token reads, with `cached` tokens in the cache. It counts the
-    /// weights in their packed formats, and the cached keys and values. It omits an embedding table that does not also
-    /// compute the logits, because the run reads only one row of the table.
+    /// Returns the number of bytes that a run of one token reads, with `cached` tokens in the cache: the weights in the
+    /// file's formats, and the keys and values. Of experts, only those that a token uses are counted. Of an embedding
+    /// table that is not also a factor of the logits, only one row is read, and nothing is counted.
     pub fn read_bytes(&self, cached: usize) -> usize {
-        let is_read = |name: &str| self.config.tied || name != "token_embd.weight";
-        let weights = self.tensors.iter().filter(|(name, _)| is_read(name)).map(|(_, tensor)| tensor.bytes());
+        let experts = &self.config.experts;
+        let read = |(name, tensor): (&String, &TensorInfo)| match name.as_str() {
+            "token_embd.weight" if !self.config.tied => 0,
+            "position_embd.weight" => 0,
+            name if name.contains("_exps.") => tensor.bytes() / experts.count.max(1) * experts.used,
+            _ => tensor.bytes(),
+        };
         let row = self.config.groups * self.config.depth.iter().sum::<usize>();
         let cache = self.config.layers * cached.min(self.config.positions) * row * self.cache.dtype().size();
-        weights.sum::<usize>() + cache
+        self.tensors.iter().map(read).sum::<usize>() + cache
     }
 
-    /// Builds the program that reads `tokens` tokens and leaves `cached` tokens in the cache. See [`Decoder::program`]
-    /// for run-time extents.
+    /// Builds the program that reads `tokens` tokens and leaves `cached` rows in the cache: see
+    /// [`DecoderConfig::cache_rows`]. See [`Decoder::program`] for run-time extents.
     ///
     /// Its inputs are `ids i64[tokens]`; `at i64[]`, the position of the first token in the sequence; and `last
     /// i64[1]`, the index in the chunk of the token whose logits are returned. The output is `logits f32[1
@@ -127,15 +134,15 @@ impl Decoder {
         graph::build(&self.config, &formats, [tokens.into(), cached.into()], self.cache.dtype())
     }
 
-    /// Builds the program for any chunk of up to `chunk` tokens, and any cache length up to
-    /// [`DecoderConfig::positions`]. Each run chooses both as the extents [`TOKENS`] and [`CACHED`].
+    /// Builds the program for any chunk of up to `chunk` tokens, and any cache of up to the rows that
+    /// [`DecoderConfig::positions`] tokens need. Each run chooses both as the extents [`TOKENS`] and [`CACHED`].
     ///
     /// # Errors
     /// See [`Decoder::graph`].
     pub fn program(&self, chunk: usize) -> Result<Graph, GraphError> {
         let positions = self.config.positions;
         let extent = |name: &str, most: usize| Dim::between(name, 1, most as i64);
-        self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, positions))
+        self.graph(extent(TOKENS, chunk.clamp(1, positions)), extent(CACHED, self.config.cache_rows(positions)))
     }
 
     /// Returns the value of a parameter of the program: either a field of a packed tensor of the file, or a table of
@@ -153,14 +160,14 @@ impl Decoder {
     /// program does not use.
     fn misfits(&self) -> Vec<String> {
         let mut unused: BTreeMap<&str, &TensorInfo> = self.tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
-        // The frequency factors of this tensor are part of the computed tables of cosines and sines.
-        unused.remove(config::FACTORS);
+        unused.retain(|name, _| !rope::is_of_tables(name));
         let mut problems = Vec::new();
-        // Without formats, the graph has one `f32` parameter of the decoded shape for each tensor.
-        let graph = match graph::build(&self.config, &|_| None, [1_usize, 1].map(Dim::from), DType::F32) {
-            Ok(graph) => graph,
-            Err(error) => return vec![error.to_string()],
-        };
+        // Without formats, the graph has one parameter for each tensor.
+        let graph =
+            match graph::build(&self.config, &|_| None, [1, self.config.cache_rows(1)].map(Dim::from), DType::F32) {
+                Ok(graph) => graph,
+                Err(error) => return vec![error.to_string()],
+            };
         for (name, id) in graph.named("param").filter(|(name, _)| self.config.rotation_shape(name).is_none()) {
             let expected = graph.ty(id);
             match unused.remove(name) {

@@ -43,7 +43,7 @@ fn byte_pairs() -> Writer {
 #[test]
 fn special_tokens_are_found_in_texts_and_end_them() {
     let with = |pre: &str| vocabulary(&byte_pairs().text("tokenizer.ggml.pre", pre)).unwrap();
-    for pre in ["default", "gpt-2", "smollm", "llama-bpe", "qwen2"] {
+    for pre in ["default", "gpt-2", "smollm", "llama-bpe", "gpt-4o", "qwen2"] {
         let vocabulary = with(pre);
         let ids = vocabulary.encode("ab ab11<|im_end|>a<x>!", false).unwrap();
         assert_eq!(ids, [2, 4, 5, 5, 6, 0, 7, 8], "{pre}");
@@ -59,6 +59,22 @@ fn special_tokens_are_found_in_texts_and_end_them() {
     assert_eq!(begins(byte_pairs().text("tokenizer.ggml.pre", "llama-bpe")), [7, 0]);
     assert_eq!(begins(byte_pairs()), [0]);
     assert_eq!(begins(byte_pairs().flag("tokenizer.ggml.add_bos_token", true)), [7, 0]);
+}
+
+#[test]
+fn the_rule_of_gpt_4o_splits_texts_as_tiktoken_splits_them() {
+    let golden: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(golden("gguf/o200k.json")).unwrap()).unwrap();
+    let list =
+        |name: &str| golden[name].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect::<Vec<_>>();
+    let writer = Writer::default().text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-4o");
+    let writer = writer.texts("tokenizer.ggml.tokens", &list("tokens")).texts("tokenizer.ggml.merges", &list("merges"));
+    let vocabulary = vocabulary(&writer).unwrap();
+    for entry in golden["texts"].as_array().unwrap() {
+        let text = entry["text"].as_str().unwrap();
+        let expected: Vec<u32> = entry["ids"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as u32).collect();
+        assert_eq!(vocabulary.encode(text, true).unwrap(), expected, "{text:?}");
+    }
 }
 
 #[test]

@@ -1,13 +1,20 @@
-//! `inspect`: shows the contents of an ONNX file, and the parts that cannot be imported.
+//! `inspect`: shows the contents of an ONNX or GGUF file, and its unsupported parts.
+
+mod gguf;
+mod list;
 
 use std::io::{Write, stdout};
 
 use eutectic::{
     Dim,
-    engine::models::onnx::{Model, OnnxError, Summary, Unsupported},
+    engine::models::{
+        gguf::Gguf,
+        onnx::{Model, OnnxError, Summary, Unsupported},
+    },
 };
 use serde_json::json;
 
+use self::list::list;
 use crate::{
     args::print_json,
     fault::{Fault, input},
@@ -23,17 +30,19 @@ Examples:
   eutectic inspect model.onnx
   # and what is not supported at these shapes
   eutectic inspect model.onnx --shape batch=1 --shape seq=128
+  # architecture, sizes and formats of a language model, and what is not supported
+  eutectic inspect model.gguf
   # for programs
   eutectic inspect model.onnx --format json
 
 As long as a dimension is open, what its number decides is not listed.";
 
-/// Shows the contents of an ONNX model
+/// Shows the contents of an ONNX model or of a language model
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// The model
-    #[arg(value_name = "FILE.onnx")]
+    /// The model (*.onnx, *.gguf)
+    #[arg(value_name = "FILE")]
     model: std::path::PathBuf,
     /// Sets a dimension to a number, or to a range from which each run chooses (seq=1..512); may be repeated
     #[arg(long, value_name = "NAME=N|A..B", value_parser = shape)]
@@ -48,10 +57,20 @@ pub struct Args {
 /// # Errors
 /// If the file cannot be read, or it has no dimension of a given name.
 pub fn run(args: &Args) -> Result<(), Fault> {
+    if Gguf::is_named(&args.model) {
+        if !args.shape.is_empty() {
+            let problem = "--shape does not apply to GGUF files, because their sizes are fixed";
+            return Err(input(problem, "leave it out"));
+        }
+        return gguf::run(&args.model, args.format);
+    }
     if ProgramArgs::random(args.model.clone()).is_built_in() && !args.model.exists() {
         let name = args.model.display();
         let help = format!("`eutectic opt {name} --random --print graph` shows its graph");
-        return Err(input(format!("cannot inspect {name} because it is a built-in model; name an .onnx file"), help));
+        return Err(input(
+            format!("cannot inspect {name} because it is a built-in model; name an .onnx or .gguf file"),
+            help,
+        ));
     }
     let model = Model::open(&args.model).map_err(onnx_fault)?;
     let summary = model.summary();
@@ -98,13 +117,6 @@ fn print(out: &mut dyn Write, args: &Args, model: &Model, summary: &Summary) -> 
         histogram.add_row([plain(op), thousands(*times)]);
     }
     Ok(writeln!(out, "{histogram}")?)
-}
-
-fn list(out: &mut dyn Write, title: &str, lines: &[String]) -> Result<(), Fault> {
-    if !lines.is_empty() {
-        writeln!(out, "\n{}", heading(title))?;
-    }
-    Ok(lines.iter().try_for_each(|line| writeln!(out, "{}", plain(line)))?)
 }
 
 fn as_json(model: &Model, summary: &Summary, unsupported: &[Unsupported], unusable: &[String]) -> serde_json::Value {

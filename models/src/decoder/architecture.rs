@@ -5,14 +5,20 @@
 pub struct Architecture {
     /// The value of `general.architecture` in GGUF files.
     pub name: &'static str,
-    /// The coordinates that a rotary embedding rotates as a pair: `adjacent` ones, or coordinate i and i + `half`.
-    /// These are the words of the op `rope`.
-    pub rope: &'static str,
-    /// The activation of the gate in the feed-forward part, in the words of the op `act`.
-    pub gate: &'static str,
-    /// Whether one tensor holds the projections to queries, keys and values, and another one those to gate and up.
+    /// The coordinates of a head that form a pair, in the words of the op `rope`. Shapes in a file do not show this.
+    /// `None` if positions have embeddings, which are added to those of tokens.
+    pub rope: Option<&'static str>,
+    /// The activation of the feed-forward part, as the op `act` names it.
+    pub activation: &'static str,
+    /// The products of the feed-forward part.
+    pub feed_forward: FeedForward,
+    /// The name of the norm before the feed-forward part.
+    pub feed_forward_norm: &'static str,
+    /// Whether queries, keys and values share one tensor.
     pub fused: bool,
-    /// Whether each head of queries and of keys is normalized.
+    /// Whether norms subtract the mean and add a bias.
+    pub layer_norms: bool,
+    /// Whether queries and keys have norms over each head.
     pub head_norms: bool,
     /// Whether a norm follows attention and the feed-forward part, before the residual addition.
     pub post_norms: bool,
@@ -23,32 +29,85 @@ pub struct Architecture {
     pub period: usize,
     /// The base of the rotary frequencies in windowed layers, if layers with full attention use another base.
     pub window_base: Option<f64>,
+    /// Whether the shares of a token's experts sum to 1.
+    pub normalized_shares: bool,
+    /// Whether each head has a sink: a score without a key, which takes its share of the softmax.
+    pub sinks: bool,
+    /// Whether YaRN's ramp begins and ends at whole pairs.
+    pub whole_ramp: bool,
+}
+
+/// The products of a feed-forward part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FeedForward {
+    /// down(act(up(x)))
+    Plain,
+    /// down(act(gate(x)) · up(x))
+    Gated,
+    /// The same, where gate and up share one tensor.
+    Fused,
+    /// down(g · sigmoid(slope · g) · (u + 1)), where g = min(gate(x), limit), and u = up(x) between −limit and limit.
+    Clamped {
+        /// The bound of both factors.
+        limit: f64,
+        /// The factor of the sigmoid's argument.
+        slope: f64,
+    },
 }
 
 const LLAMA: Architecture = Architecture {
     name: "llama",
-    rope: "adjacent",
-    gate: "silu",
+    rope: Some("adjacent"),
+    activation: "silu",
+    feed_forward: FeedForward::Gated,
+    feed_forward_norm: "ffn_norm",
     fused: false,
+    layer_norms: false,
     head_norms: false,
     post_norms: false,
     scaled_embedding: false,
     period: 0,
     window_base: None,
+    normalized_shares: true,
+    sinks: false,
+    whole_ramp: true,
 };
 
-const GEMMA: Architecture =
-    Architecture { name: "gemma", rope: "half", gate: "gelu-tanh", scaled_embedding: true, ..LLAMA };
+const QWEN2: Architecture = Architecture { name: "qwen2", rope: Some("half"), ..LLAMA };
 
-/// The supported architectures. A linear layer has a bias if the file contains one.
+const GEMMA: Architecture =
+    Architecture { name: "gemma", rope: Some("half"), activation: "gelu-tanh", scaled_embedding: true, ..LLAMA };
+
+/// The supported architectures. A product has a bias if the file has one, and a layer has experts if the file has a
+/// router for it.
 pub const ARCHITECTURES: &[Architecture] = &[
     LLAMA,
-    Architecture { name: "qwen2", rope: "half", ..LLAMA },
-    Architecture { name: "qwen3", rope: "half", head_norms: true, ..LLAMA },
-    Architecture { name: "phi3", rope: "half", fused: true, ..LLAMA },
+    QWEN2,
+    Architecture { name: "qwen2moe", normalized_shares: false, ..QWEN2 },
+    Architecture { name: "qwen3", head_norms: true, ..QWEN2 },
+    Architecture { name: "qwen3moe", head_norms: true, ..QWEN2 },
+    Architecture { name: "phi3", fused: true, feed_forward: FeedForward::Fused, ..QWEN2 },
     GEMMA,
     Architecture { name: "gemma2", post_norms: true, period: 2, ..GEMMA },
     Architecture { name: "gemma3", post_norms: true, head_norms: true, period: 6, window_base: Some(1e4), ..GEMMA },
+    Architecture {
+        name: "gpt2",
+        rope: None,
+        activation: "gelu-tanh",
+        feed_forward: FeedForward::Plain,
+        fused: true,
+        layer_norms: true,
+        ..LLAMA
+    },
+    Architecture {
+        name: "gpt-oss",
+        feed_forward: FeedForward::Clamped { limit: 7.0, slope: 1.702 },
+        feed_forward_norm: "post_attention_norm",
+        period: 2,
+        sinks: true,
+        whole_ramp: false,
+        ..QWEN2
+    },
 ];
 
 /// Returns the architecture with the given name in GGUF files.

@@ -3,15 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use eutectic_ir::{DType, Tensor};
+use eutectic_ir::Tensor;
 
-use super::architecture::{self, Architecture};
+use super::{
+    architecture::{self, Architecture},
+    rope::Rope,
+    values::{MOST, Values},
+};
 use crate::gguf::{Gguf, Value};
 
-/// The name of a tensor with one divisor for each rotary frequency (Llama 3.1).
-pub(super) const FACTORS: &str = "rope_freqs.weight";
-
-/// The sizes of a decoder, and the variants of its layers.
+/// The sizes of a decoder, and its variants.
 #[derive(Clone, Debug)]
 pub struct DecoderConfig {
     /// The architecture that the file names.
@@ -46,110 +47,43 @@ pub struct DecoderConfig {
     pub biased: BTreeSet<String>,
     /// Whether the embedding table also projects the hidden state to logits.
     pub tied: bool,
+    /// The experts of the layers that have a router.
+    pub experts: Experts,
+    /// The layers that have a router.
+    routed: BTreeSet<usize>,
     rope: Rope,
 }
 
-/// The rotary position embedding of queries and keys.
+/// Feed-forward parts of which a router chooses a few for each token.
 #[derive(Clone, Debug)]
-struct Rope {
-    /// The number of coordinate pairs of a head that are rotated.
-    pairs: usize,
-    base: f64,
-    /// The factor by which positions are scaled down (linear position scaling).
-    divisor: f64,
-    /// The base of the frequencies in windowed layers, if it differs from `base`.
-    window_base: Option<f64>,
-    /// The divisor of each pair's frequency. `None` means 1 for all pairs.
-    factors: Option<Vec<f64>>,
+pub struct Experts {
+    /// The number of experts, and of those that a token uses.
+    pub count: usize,
+    /// The number of experts of a token.
+    pub used: usize,
+    /// The width between the products of an expert.
+    pub inner: usize,
+    /// The same width of the expert that all tokens use, or 0 if there is none.
+    pub shared: usize,
+    /// Whether the shares of a token's experts sum to 1.
+    pub normalized: bool,
 }
 
-/// The metadata keys after the architecture's name that this reader knows. Any other key is an error.
-const KNOWN: &[&str] = &[
-    "attention.causal",
-    "attention.head_count",
-    "attention.head_count_kv",
-    "attention.key_length",
-    "attention.layer_norm_rms_epsilon",
-    "attention.sliding_window",
-    "attention.value_length",
-    "attn_logit_softcapping",
-    "block_count",
-    "context_length",
-    "embedding_length",
-    "feed_forward_length",
-    "final_logit_softcapping",
-    "rope.dimension_count",
-    "rope.freq_base",
-    "rope.freq_base_swa",
-    "rope.scale_linear",
-    "rope.scaling.attn_factor",
-    "rope.scaling.factor",
-    "rope.scaling.finetuned",
-    "rope.scaling.original_context_length",
-    "rope.scaling.type",
-    "tensor_data_layout",
-    "vocab_size",
+/// Products that may have a bias.
+const PRODUCTS: &[&str] = &[
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_qkv",
+    "attn_output",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+    "ffn_gate_inp",
+    "ffn_gate_exps",
+    "ffn_up_exps",
+    "ffn_down_exps",
 ];
-
-/// The largest extent that is accepted. Larger ones come from damaged files.
-const MOST: usize = 1 << 24;
-
-/// The metadata below an architecture's name, and the problems that were found in it.
-struct Values<'a> {
-    gguf: &'a Gguf,
-    of: &'a str,
-    problems: Vec<String>,
-}
-
-impl Values<'_> {
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.gguf.get(&format!("{}.{name}", self.of))
-    }
-
-    fn wrong(&mut self, name: &str, expected: &str) {
-        let found = match self.get(name) {
-            None => "it is missing".into(),
-            Some(value) => format!("it is {value}"),
-        };
-        self.problems.push(format!("the value `{}.{name}` should be {expected}; {found}", self.of));
-    }
-
-    fn size(&mut self, name: &str) -> usize {
-        let found = self.get(name).and_then(Value::size).filter(|n| (1..=MOST).contains(n));
-        found.unwrap_or_else(|| {
-            self.wrong(name, &format!("an integer from 1 to {MOST}"));
-            1
-        })
-    }
-
-    fn size_or(&mut self, name: &str, default: usize) -> usize {
-        if self.get(name).is_some() { self.size(name) } else { default }
-    }
-
-    fn number_or(&mut self, name: &str, default: f64) -> f64 {
-        let Some(value) = self.get(name) else { return default };
-        value.number().filter(|x| x.is_finite() && *x >= 0.0).unwrap_or_else(|| {
-            self.wrong(name, "a number that is not negative");
-            default
-        })
-    }
-
-    /// Reports a value for which `is_right` is false. A missing value is accepted.
-    fn fixed(&mut self, name: &str, expected: &str, is_right: impl FnOnce(&Value) -> bool) {
-        if self.get(name).is_some_and(|value| !is_right(value)) {
-            self.wrong(name, expected);
-        }
-    }
-
-    /// Reports metadata keys that this reader does not know. The model's results could be wrong if it ignored them.
-    fn unknown(&mut self) {
-        let start = format!("{}.", self.of);
-        let keys = self.gguf.metadata().keys().filter_map(|key| key.strip_prefix(&start));
-        let unknown = keys.filter(|name| !KNOWN.contains(name));
-        let problems = unknown.map(|name| format!("the value `{start}{name}` is unknown"));
-        self.problems.extend(problems.collect::<Vec<_>>());
-    }
-}
 
 impl DecoderConfig {
     pub(super) fn read(gguf: &Gguf, positions: Option<usize>) -> Result<DecoderConfig, Vec<String>> {
@@ -182,12 +116,26 @@ impl DecoderConfig {
         if layers > tensors {
             values.problems.push(format!("the file has {tensors} tensors, too few for {layers} layers"));
         }
-        let products = ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+        let layer_numbers = 0..layers.min(tensors);
         let biases =
-            (0..layers.min(tensors)).flat_map(|layer| products.map(|product| format!("blk.{layer}.{product}")));
+            layer_numbers.clone().flat_map(|n| PRODUCTS.iter().map(move |product| format!("blk.{n}.{product}")));
+        let routed: BTreeSet<usize> = match values.get("expert_count") {
+            Some(_) => {
+                layer_numbers.filter(|n| gguf.tensors().contains_key(&format!("blk.{n}.ffn_gate_inp.weight"))).collect()
+            }
+            None => BTreeSet::new(),
+        };
         let window = (architecture.period > 0 || values.get("attention.sliding_window").is_some())
             .then(|| values.size("attention.sliding_window"));
         let softcaps = ["attn_logit_softcapping", "final_logit_softcapping"].map(|name| values.number_or(name, 0.0));
+        // Files in which all layers have experts may leave out the width of other layers.
+        let inner = match routed.len() == layers {
+            true => values.size_or("feed_forward_length", 1),
+            false => values.size("feed_forward_length"),
+        };
+        let eps =
+            if architecture.layer_norms { "attention.layer_norm_epsilon" } else { "attention.layer_norm_rms_epsilon" };
+        let positions = positions.unwrap_or(trained).min(trained).max(1);
         let config = DecoderConfig {
             architecture,
             layers,
@@ -195,17 +143,19 @@ impl DecoderConfig {
             heads,
             groups,
             depth,
-            inner: values.size("feed_forward_length"),
+            inner,
             vocabulary,
-            positions: positions.unwrap_or(trained).min(trained).max(1),
+            positions,
             trained,
-            eps: values.number_or("attention.layer_norm_rms_epsilon", 1e-5),
+            eps: values.number_or(eps, 1e-5),
             scale: scale(name, layers, width / heads, key),
             window,
             softcaps,
             biased: biases.filter(|name| gguf.tensors().contains_key(&format!("{name}.bias"))).collect(),
             tied: !gguf.tensors().contains_key("output.weight"),
-            rope: Rope::read(&mut values, architecture, key),
+            experts: Experts::read(&mut values, architecture, inner),
+            routed,
+            rope: Rope::read(&mut values, architecture, key, positions),
         };
         if values.problems.is_empty() { Ok(config) } else { Err(values.problems) }
     }
@@ -216,12 +166,29 @@ impl DecoderConfig {
         self.window.is_some() && (period == 0 || !(layer + 1).is_multiple_of(period))
     }
 
+    /// Returns whether a layer has experts.
+    pub(super) fn is_routed(&self, layer: usize) -> bool {
+        self.routed.contains(&layer)
+    }
+
+    /// Returns the number of layers that have experts.
+    pub fn routed_layers(&self) -> usize {
+        self.routed.len()
+    }
+
+    /// Returns the number of rows of a cache that contains `tokens` tokens.
+    pub fn cache_rows(&self, tokens: usize) -> usize {
+        tokens + self.reserved_rows()
+    }
+
+    /// Returns the number of rows at the start of the cache that belong to no token. They stay zero.
+    pub(super) fn reserved_rows(&self) -> usize {
+        usize::from(self.architecture.sinks)
+    }
+
     /// Returns the parameter names of the rotary tables, cosines and sines, that a layer reads.
     pub(super) fn tables(&self, layer: usize) -> [&'static str; 2] {
-        match self.rope.window_base.filter(|_| self.is_windowed(layer)) {
-            Some(_) => ["rope.window.cos", "rope.window.sin"],
-            None => ["rope.cos", "rope.sin"],
-        }
+        self.rope.tables(self.is_windowed(layer))
     }
 
     /// Returns the shape of a rotary table, `[positions pairs]`, or `None` if the name is not that of a rotary table.
@@ -232,20 +199,37 @@ impl DecoderConfig {
     /// Returns a rotary table: the cosine or sine of each position's angle for each pair. `None` if the name is not
     /// that of a rotary table.
     pub(super) fn rotation(&self, name: &str) -> Option<Tensor> {
-        let dims = self.rotation_shape(name)?;
-        let (rope, pairs) = (&self.rope, self.rope.pairs);
-        let (base, divisor) = match rope.window_base.filter(|_| name.contains("window")) {
-            Some(base) => (base, 1.0),
-            None => (rope.base, rope.divisor),
+        self.rotation_shape(name).map(|[positions, _]| self.rope.table(name, positions))
+    }
+}
+
+impl Experts {
+    fn read(values: &mut Values<'_>, architecture: &Architecture, inner: usize) -> Experts {
+        if values.get("expert_count").is_none() {
+            return Experts { count: 0, used: 0, inner, shared: 0, normalized: architecture.normalized_shares };
+        }
+        let count = values.size("expert_count");
+        let used = values.size("expert_used_count");
+        if used > count {
+            values.wrong("expert_used_count", &format!("at most the number of experts, {count}"));
+        }
+        // The softmax of the chosen scores (3) is that of all scores (1) whose chosen shares are scaled to sum to 1.
+        values.fixed("expert_gating_func", "1 (softmax) or 3 (softmax of the chosen scores)", |value| {
+            matches!(value.size(), Some(1 | 3))
+        });
+        values.fixed("expert_weights_scale", "1", |value| value.number() == Some(1.0));
+        for name in ["expert_group_count", "expert_group_used_count"] {
+            values.fixed(name, "1", |value| value.size() == Some(1));
+        }
+        let normalized =
+            values.get("expert_weights_norm").and_then(Value::flag).unwrap_or(architecture.normalized_shares);
+        let is_of_chosen = values.get("expert_gating_func").and_then(Value::size) == Some(3);
+        let shared = match values.get("expert_shared_feed_forward_length") {
+            Some(_) => values.size("expert_shared_feed_forward_length"),
+            None => 0,
         };
-        let function = if name.ends_with("cos") { f64::cos } else { f64::sin };
-        let frequency = |pair: usize| {
-            let factor = rope.factors.as_ref().map_or(1.0, |factors| factors[pair]);
-            base.powf(-(pair as f64) / pairs as f64) / (divisor * factor)
-        };
-        let frequencies: Vec<f64> = (0..pairs).map(frequency).collect();
-        let angles = (0..dims[0]).flat_map(|at| frequencies.iter().map(move |frequency| at as f64 * frequency));
-        Some(Tensor::from_f64(DType::F32, &dims, angles.map(function)))
+        let inner = values.size_or("expert_feed_forward_length", inner);
+        Experts { count, used, inner, shared, normalized: normalized || is_of_chosen }
     }
 }
 
@@ -258,32 +242,4 @@ fn scale(architecture: &str, layers: usize, share: usize, depth: usize) -> f64 {
         _ => depth,
     };
     1.0 / (depth as f64).sqrt()
-}
-
-impl Rope {
-    fn read(values: &mut Values<'_>, architecture: &Architecture, depth: usize) -> Rope {
-        let turned = values.size_or("rope.dimension_count", depth);
-        if turned > depth || !turned.is_multiple_of(2) {
-            values.wrong("rope.dimension_count", &format!("an even number up to the depth of a head, {depth}"));
-        }
-        let kind = "\"none\" or \"linear\": other scalings of positions are not supported";
-        values.fixed("rope.scaling.type", kind, |value| matches!(value.text(), Some("none" | "linear")));
-        values.fixed("rope.scaling.attn_factor", "1", |value| value.number() == Some(1.0));
-        let is_linear = values.get("rope.scaling.type").and_then(Value::text) != Some("none");
-        let divisor = values.number_or("rope.scale_linear", 1.0);
-        let divisor = values.number_or("rope.scaling.factor", divisor);
-        let window_base = architecture.window_base.map(|base| values.number_or("rope.freq_base_swa", base));
-        let pairs = (turned / 2).max(1);
-        let factors: Option<Vec<f64>> = values.gguf.tensors().get(FACTORS).map(|tensor| tensor.decode().to_f64());
-        if factors.as_ref().is_some_and(|factors| factors.len() != pairs || factors.contains(&0.0)) {
-            values.problems.push(format!("the tensor `{FACTORS}` should have {pairs} elements that are not 0"));
-        }
-        Rope {
-            pairs,
-            base: values.number_or("rope.freq_base", 1e4),
-            divisor: if is_linear && divisor > 0.0 { divisor } else { 1.0 },
-            window_base,
-            factors,
-        }
-    }
 }

@@ -2,11 +2,11 @@
 
 use eutectic_ir::{Attr, DType, Dim, Graph, NodeId, Shape, Type};
 
-use super::DecoderConfig;
+use super::{DecoderConfig, architecture::FeedForward};
 use crate::{
     gguf::format::{Field, Format},
     module::slice,
-    nn::{Built, reshape, swap_last_two},
+    nn::{Built, reshape, sum, swap_last_two},
 };
 
 /// The values that all layers of the graph share.
@@ -21,8 +21,10 @@ struct Chunk<'a> {
     at: NodeId,
     /// The positions of the chunk's tokens: `i64[tokens]`.
     places: NodeId,
-    /// Masks over `[token, row of the cache]`: true if the token attends to the row. The first one is for layers with
-    /// full attention, the second one for windowed layers. `None` if the model has no windowed layers.
+    /// The row of the cache for the first token.
+    first_row: NodeId,
+    /// The rows of the cache that a token sees, in layers with full attention and in windowed layers. `None` if it sees
+    /// every row.
     seen: [Option<NodeId>; 2],
 }
 
@@ -75,13 +77,25 @@ pub(super) fn build(
     let last = g.input("last", Type::tensor(DType::I64, &[1]))?;
     let places = g.iota(shape([tokens.clone()]), -1, DType::I64)?;
     let places = g.add(places, at)?;
-    let mut chunk = Chunk { config, formats, tokens, cached, cache, at, places, seen: [None; 2] };
+    let first_row = match config.reserved_rows() {
+        0 => at,
+        reserved => {
+            let reserved = g.scalar(reserved as f64, at)?;
+            g.add(at, reserved)?
+        }
+    };
+    let mut chunk = Chunk { config, formats, tokens, cached, cache, at, places, first_row, seen: [None; 2] };
     chunk.seen = chunk.seen(&mut g)?;
     let table = weight(&mut g, formats, "token_embd.weight", &[config.vocabulary, config.width])?;
     let mut x = g.gather(table, ids, 0)?;
     if config.architecture.scaled_embedding {
         let scale = g.scalar((config.width as f64).sqrt(), x)?;
         x = g.mul(x, scale)?;
+    }
+    if config.architecture.rope.is_none() {
+        let table = weight(&mut g, formats, "position_embd.weight", &[config.trained, config.width])?;
+        let positions = g.gather(table, places, 0)?;
+        x = g.add(x, positions)?;
     }
     for layer in 0..config.layers {
         x = g.within(&format!("blk.{layer}"), |g| chunk.layer(g, layer, x))?;
@@ -112,7 +126,11 @@ fn capped(g: &mut Graph, x: NodeId, limit: f64) -> Built {
 
 impl Chunk<'_> {
     fn seen(&self, g: &mut Graph) -> Built<[Option<NodeId>; 2]> {
-        let key = g.iota(shape([Dim::Known(1), self.cached.clone()]), -1, DType::I64)?;
+        let mut key = g.iota(shape([Dim::Known(1), self.cached.clone()]), -1, DType::I64)?;
+        if self.config.reserved_rows() > 0 {
+            let reserved = g.scalar(self.config.reserved_rows() as f64, key)?;
+            key = g.sub(key, reserved)?;
+        }
         let token = g.iota(shape([self.tokens.clone(), Dim::Known(1)]), -2, DType::I64)?;
         let token = g.add(token, self.at)?;
         let past = g.apply("le", &[key, token], &[])?;
@@ -126,7 +144,12 @@ impl Chunk<'_> {
 
     fn norm(&self, g: &mut Graph, name: &str, x: NodeId, width: usize) -> Built {
         let gain = weight(g, self.formats, &format!("{name}.weight"), &[width])?;
-        g.rmsnorm(x, gain, f64::from(self.config.eps as f32))
+        let eps = f64::from(self.config.eps as f32);
+        if !self.config.architecture.layer_norms {
+            return g.rmsnorm(x, gain, eps);
+        }
+        let bias = weight(g, self.formats, &format!("{name}.bias"), &[width])?;
+        g.apply("layernorm", &[x, gain, bias], &[("eps", eps.into())])
     }
 
     /// Computes x wᵀ, plus a bias if the file has one.
@@ -151,27 +174,127 @@ impl Chunk<'_> {
         let y = self.attention(g, layer, n)?;
         let y = post_norm(g, "post_attention_norm", y)?;
         let x = g.add(x, y)?;
-        let n = self.norm(g, &format!("{block}.ffn_norm"), x, config.width)?;
-        let y = self.gated(g, &block, n)?;
+        let n = self.norm(g, &format!("{block}.{}", config.architecture.feed_forward_norm), x, config.width)?;
+        let y = match config.is_routed(layer) {
+            true => self.mixture(g, &block, n)?,
+            false => self.feed_forward(g, &block, n)?,
+        };
         let y = post_norm(g, "post_ffw_norm", y)?;
         g.add(x, y)
     }
 
-    fn gated(&self, g: &mut Graph, block: &str, n: NodeId) -> Built {
+    fn feed_forward(&self, g: &mut Graph, block: &str, n: NodeId) -> Built {
         let DecoderConfig { width, inner, architecture, .. } = *self.config;
-        let y = if architecture.fused {
-            let both = self.product(g, &format!("{block}.ffn_up"), n, [width, 2 * inner])?;
-            g.apply("glu", &[both], &[("gate", "first".into()), ("act", architecture.gate.into())])?
-        } else {
-            let gate = self.product(g, &format!("{block}.ffn_gate"), n, [width, inner])?;
-            let gate = g.act(gate, architecture.gate)?;
-            let up = self.product(g, &format!("{block}.ffn_up"), n, [width, inner])?;
-            g.mul(gate, up)?
+        let y = match architecture.feed_forward {
+            FeedForward::Fused => {
+                let both = self.product(g, &format!("{block}.ffn_up"), n, [width, 2 * inner])?;
+                g.apply("glu", &[both], &[("gate", "first".into()), ("act", architecture.activation.into())])?
+            }
+            FeedForward::Plain => {
+                let up = self.product(g, &format!("{block}.ffn_up"), n, [width, inner])?;
+                g.act(up, architecture.activation)?
+            }
+            FeedForward::Gated | FeedForward::Clamped { .. } => {
+                let [gate, up] =
+                    ["ffn_gate", "ffn_up"].map(|name| self.product(g, &format!("{block}.{name}"), n, [width, inner]));
+                self.gated(g, gate?, up?)?
+            }
         };
         self.product(g, &format!("{block}.ffn_down"), y, [inner, width])
     }
 
-    /// Computes the chunk's queries, keys and values. Each has the shape `[heads tokens depth]`.
+    /// Computes act(gate) · up.
+    fn gated(&self, g: &mut Graph, gate: NodeId, up: NodeId) -> Built {
+        let FeedForward::Clamped { limit, slope } = self.config.architecture.feed_forward else {
+            let gate = g.act(gate, self.config.architecture.activation)?;
+            return g.mul(gate, up);
+        };
+        let [most, least, slope, one] = [limit, -limit, slope, 1.0].map(|x| g.scalar(f64::from(x as f32), gate));
+        let (most, least) = (most?, least?);
+        let gate = g.min(gate, most)?;
+        let steep = g.mul(gate, slope?)?;
+        let share = g.sigmoid(steep)?;
+        let gate = g.mul(gate, share)?;
+        let up = g.min(up, most)?;
+        let up = g.max(up, least)?;
+        let up = g.add(up, one?)?;
+        g.mul(gate, up)
+    }
+
+    /// Computes the feed-forward part with the experts that the router chooses for each token, plus the expert that all
+    /// tokens share, if there is one.
+    fn mixture(&self, g: &mut Graph, block: &str, n: NodeId) -> Built {
+        let (config, experts) = (self.config, &self.config.experts);
+        let (width, inner) = (config.width, experts.inner);
+        let [ids, shares] = self.route(g, block, n)?;
+        // A product for each token and each of its experts.
+        let x = reshape(g, n, &[self.tokens.clone(), Dim::Known(1), Dim::Known(1), width.into()])?;
+        let [gate, up] = ["ffn_gate_exps", "ffn_up_exps"]
+            .map(|name| self.chosen_product(g, &format!("{block}.{name}"), x, ids, [width, inner]));
+        let y = self.gated(g, gate?, up?)?;
+        let y = self.chosen_product(g, &format!("{block}.ffn_down_exps"), y, ids, [inner, width])?;
+        let shares = reshape(g, shares, &[self.tokens.clone(), experts.used.into(), Dim::Known(1), Dim::Known(1)])?;
+        let y = g.mul(y, shares)?;
+        let y = sum(g, y, 1, false)?;
+        let y = reshape(g, y, &[self.tokens.clone(), width.into()])?;
+        if experts.shared == 0 {
+            return Ok(y);
+        }
+        let [gate, up] = ["ffn_gate_shexp", "ffn_up_shexp"]
+            .map(|name| self.product(g, &format!("{block}.{name}"), n, [width, experts.shared]));
+        let shared = self.gated(g, gate?, up?)?;
+        let shared = self.product(g, &format!("{block}.ffn_down_shexp"), shared, [experts.shared, width])?;
+        let gate = weight(g, self.formats, &format!("{block}.ffn_gate_inp_shexp.weight"), &[width])?;
+        let gate = reshape(g, gate, &[width.into(), Dim::Known(1)])?;
+        let gate = g.matmul(n, gate)?;
+        let gate = g.sigmoid(gate)?;
+        let shared = g.mul(shared, gate)?;
+        g.add(y, shared)
+    }
+
+    /// Returns the numbers of the experts of each token and their shares, each as `[tokens used]`.
+    fn route(&self, g: &mut Graph, block: &str, n: NodeId) -> Built<[NodeId; 2]> {
+        let experts = &self.config.experts;
+        let scores = self.product(g, &format!("{block}.ffn_gate_inp"), n, [self.config.width, experts.count])?;
+        let shares = g.softmax(scores, -1)?;
+        let ranks =
+            g.apply("ranking", &[shares], &[("most", (experts.used as i64).into()), ("descending", true.into())])?;
+        let dims = [self.tokens.clone(), Dim::Known(1), experts.count.into()];
+        let (ranks, shares) = (reshape(g, ranks, &dims)?, reshape(g, shares, &dims)?);
+        // The expert of each rank, as the only element that is not 0.
+        let rank = g.iota(shape([experts.used.into(), Dim::Known(1)]), 0, DType::I32)?;
+        let is_ranked = g.eq(ranks, rank)?;
+        let number = g.iota(shape([experts.count.into()]), 0, DType::I64)?;
+        let [none, nothing] = [g.scalar(0.0, number)?, g.scalar(0.0, shares)?];
+        let ids = g.select(is_ranked, number, none)?;
+        let ids = g.reduce_max(ids, &[-1], false)?;
+        let shares = g.select(is_ranked, shares, nothing)?;
+        let mut shares = sum(g, shares, -1, false)?;
+        if experts.normalized {
+            let all = sum(g, shares, -1, true)?;
+            shares = g.div(shares, all)?;
+        }
+        Ok([ids, shares])
+    }
+
+    /// Computes x wᵀ, plus the bias if the file has one, for the matrices `ids` of a tensor of matrices: `x` is
+    /// `[tokens used 1 from]`, or the same for all used ones.
+    fn chosen_product(&self, g: &mut Graph, name: &str, x: NodeId, ids: NodeId, [from, to]: [usize; 2]) -> Built {
+        let experts = &self.config.experts;
+        let all = weight(g, self.formats, &format!("{name}.weight"), &[experts.count, to, from])?;
+        let rows = g.gather(all, ids, 0)?;
+        let columns = swap_last_two(g, rows)?;
+        let y = g.matmul(x, columns)?;
+        if !self.config.biased.contains(name) {
+            return Ok(y);
+        }
+        let bias = weight(g, self.formats, &format!("{name}.bias"), &[experts.count, to])?;
+        let bias = g.gather(bias, ids, 0)?;
+        let bias = reshape(g, bias, &[self.tokens.clone(), experts.used.into(), Dim::Known(1), to.into()])?;
+        g.add(y, bias)
+    }
+
+    /// Computes the queries, keys and values of the chunk, each as `[heads tokens depth]`.
     fn heads(&self, g: &mut Graph, block: &str, n: NodeId) -> Built<[NodeId; 3]> {
         let DecoderConfig { width, heads, groups, depth: [key, value], architecture, .. } = *self.config;
         let sizes = [(heads, key), (groups, key), (groups, value)];
@@ -202,34 +325,53 @@ impl Chunk<'_> {
     fn attention(&self, g: &mut Graph, layer: usize, n: NodeId) -> Built {
         let (config, block) = (self.config, format!("blk.{layer}"));
         let [mut q, mut k, mut v] = self.heads(g, &block, n)?;
-        let mut angles = [self.places; 2];
-        for (angle, name) in angles.iter_mut().zip(config.tables(layer)) {
-            let dims = config.rotation_shape(name).expect("the name is that of a rotation table");
-            let table = param(g, name, &dims)?;
-            *angle = g.gather(table, self.places, 0)?;
-        }
-        for x in [&mut q, &mut k] {
-            *x = g.rope(*x, angles[0], angles[1], config.architecture.rope)?;
+        if let Some(style) = config.architecture.rope {
+            let mut angles = [self.places; 2];
+            for (angle, name) in angles.iter_mut().zip(config.tables(layer)) {
+                let dims = config.rotation_shape(name).expect("the name is that of a rotation table");
+                let table = param(g, name, &dims)?;
+                *angle = g.gather(table, self.places, 0)?;
+            }
+            for x in [&mut q, &mut k] {
+                *x = g.rope(*x, angles[0], angles[1], style)?;
+            }
         }
         for (name, depth, x) in [("keys", config.depth[0], &mut k), ("values", config.depth[1], &mut v)] {
             let name = format!("{block}.{name}");
             let rows = shape([config.groups.into(), self.cached.clone(), depth.into()]);
             let before = g.state(&name, Type::Tensor(self.cache, rows))?;
             let rows = cast(g, *x, DType::F32, self.cache)?;
-            let all = g.apply("update-slice", &[before, rows, self.at], &[("axis", (-2).into())])?;
+            let all = g.apply("update-slice", &[before, rows, self.first_row], &[("axis", (-2).into())])?;
             g.update(&name, all)?;
             *x = cast(g, all, self.cache, DType::F32)?;
         }
         let seen = self.seen[usize::from(config.is_windowed(layer))].expect("windowed layers have a window");
+        let (mask, kind) = match config.architecture.sinks {
+            true => (self.with_sinks(g, &block, seen)?, "additive"),
+            false => (seen, "keep"),
+        };
         let attrs = [
             ("scale", f64::from(config.scale as f32).into()),
             ("softcap", config.softcaps[0].into()),
-            ("mask", "keep".into()),
+            ("mask", kind.into()),
         ];
-        let y = g.apply("sdpa", &[q, k, v, seen], &attrs)?;
+        let y = g.apply("sdpa", &[q, k, v, mask], &attrs)?;
         let y = g.transpose(y, &[1, 0, 2])?;
         let mixed = config.heads * config.depth[1];
         let y = reshape(g, y, &[self.tokens.clone(), mixed.into()])?;
         self.product(g, &format!("{block}.attn_output"), y, [mixed, config.width])
+    }
+
+    /// Returns the bias of the scores. The first row of the cache is always zero, so its score is only its bias, the
+    /// sink of the head. Rows that a token does not see are hidden.
+    fn with_sinks(&self, g: &mut Graph, block: &str, seen: NodeId) -> Built {
+        let sinks = weight(g, self.formats, &format!("{block}.attn_sinks.weight"), &[self.config.heads])?;
+        let sinks = reshape(g, sinks, &[self.config.heads.into(), Dim::Known(1), Dim::Known(1)])?;
+        let [visible, hidden] = [g.scalar(0.0, sinks)?, g.scalar(f64::NEG_INFINITY, sinks)?];
+        let bias = g.select(seen, visible, hidden)?;
+        let row = g.iota(shape([Dim::Known(1), self.cached.clone()]), -1, DType::I64)?;
+        let first = g.scalar(0.0, row)?;
+        let is_sink = g.eq(row, first)?;
+        g.select(is_sink, sinks, bias)
     }
 }

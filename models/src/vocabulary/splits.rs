@@ -24,6 +24,13 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// The rule of Qwen 2. Unlike that of Llama 3, it splits numbers into single digits.
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The rule of GPT-4o and gpt-oss (tiktoken's o200k): words in capitals, words that end in small letters, each with a
+/// contraction; numbers of at most three digits; punctuation, line ends and white space.
+const O200K: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+);
 
 const PLAIN: Splits = Splits { names: &[], patterns: &[GPT2], composes: false, keeps_whole: false, adds_begin: false };
 
@@ -42,6 +49,7 @@ const SPLITS: &[Splits] = &[
         adds_begin: true,
         ..PLAIN
     },
+    Splits { names: &["gpt-4o"], patterns: &[O200K], keeps_whole: true, ..PLAIN },
     Splits { names: &["qwen2", "deepseek-r1-qwen"], patterns: &[QWEN2], composes: true, ..PLAIN },
 ];
 

@@ -18,7 +18,7 @@ use super::{
     model::{CostAccumulator, CostModel, KernelContext, Walk},
 };
 use crate::{
-    kernels::{Way, lanes::form::LaneForm},
+    kernels::{Way, chosen::AllMatrices, lanes::form::LaneForm},
     tile::{MAX_RANK, scan_order},
 };
 
@@ -53,10 +53,10 @@ impl CostModel {
 
     /// Returns all ways to compute a kernel with these constant slots, with their costs, the cheapest first.
     pub fn ways(&self, kernel: &Kernel, constants: &[usize]) -> Vec<(Way, Cost)> {
-        let cold = self.cold(kernel, constants);
+        let (cold, plain) = (self.cold(kernel, constants), product_way(kernel, Some(constants)));
         let priced = |form: Option<&LaneForm>| {
             let cost = self.price(kernel, form, Some(constants));
-            (form.map_or(Way::Plain, |form| Way::Lanes(form.axis())), Cost { seconds: cost.seconds + cold, ..cost })
+            (form.map_or(plain, |form| Way::Lanes(form.axis())), Cost { seconds: cost.seconds + cold, ..cost })
         };
         let forms = if LaneForm::is_possible(kernel) { LaneForm::all(kernel) } else { Vec::new() };
         let mut ways: Vec<_> = iter::once(priced(None)).chain(forms.iter().map(|form| priced(Some(form)))).collect();
@@ -66,7 +66,7 @@ impl CostModel {
 
     /// Returns the cheapest way to compute a kernel, and its cost. Of equally cheap ways, it is the first.
     fn best(&self, kernel: &Kernel, constants: Option<&[usize]>) -> (Way, Cost) {
-        let plain = (Way::Plain, self.price(kernel, None, constants));
+        let plain = (product_way(kernel, constants), self.price(kernel, None, constants));
         if !LaneForm::is_possible(kernel) {
             return plain;
         }
@@ -158,11 +158,17 @@ impl CostModel {
                 return 0.0;
             }
             let masks = masks(body, 0);
+            let number = kernels::number_of_matrices(kernel, body, &masks);
             let seconds = |(id, load): (usize, &Load)| {
                 let (dtype, count) = kernel.slots[load.slot];
                 let n = points(&body.domain, masks[id]);
                 let [bytes, all] = [n, count as f64].map(|n| n * dtype.size() as f64);
-                let read = FarRows { waits: n / run(&load.at, body, &masks), bytes };
+                // A matrix is read from its beginning to its end.
+                let waits = match number {
+                    Some(number) => points(&body.domain, masks[number]),
+                    None => n / run(&load.at, body, &masks),
+                };
+                let read = FarRows { waits, bytes };
                 let far = far(load.slot, FarRows { waits: (all / PAGE).ceil(), bytes: all }, read);
                 far.map_or(0.0, |far| far.waits * self.costs().element.far + far.bytes / self.costs().memory.dram)
             };
@@ -170,6 +176,11 @@ impl CostModel {
         };
         kernel.bodies().into_iter().map(of_body).sum()
     }
+}
+
+/// Returns the way in which a contraction is computed as products of matrices.
+fn product_way(kernel: &Kernel, constants: Option<&[usize]>) -> Way {
+    if AllMatrices::of_kernel(kernel, constants).is_some() { Way::Chosen } else { Way::Plain }
 }
 
 /// Returns a kernel with its axes in the order in which its thunk scans rows, and the axes that form a row. Returns

@@ -211,7 +211,12 @@ pub fn coded(kernel: &Kernel) -> Option<CodeFormat> {
     }
     let columns: usize = kernel.body.domain[axes.batch + axes.rows..].iter().product();
     let operand = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
-    CodedNest::of(&operand).filter(|_| columns > 1).map(|nest| nest.format)
+    (columns > 1).then(|| format_of(&operand)).flatten()
+}
+
+/// Returns the format of a right operand that is kept as codes where it is constant; `None` for another.
+pub fn format_of(operand: &Grouped) -> Option<CodeFormat> {
+    CodedNest::of(operand).map(|nest| nest.format)
 }
 
 /// Returns the terms of a block of a right operand over `[b.. k.. n..]` whose weights are scaled integers, and can be

@@ -3,6 +3,8 @@
 
 pub mod epilogue;
 mod form;
+mod groups;
+mod rows_of_group;
 mod sides;
 pub mod tasks;
 mod tiling;
@@ -13,14 +15,15 @@ use eutectic_ir::DType;
 pub use self::form::Packing;
 use self::{
     epilogue::InRegisters,
-    form::{PackedRight, ProductForm},
+    form::{ChosenForm, PackedRight, ProductForm},
+    groups::RowGroups,
     sides::{Lhs, Rhs},
     tiling::Tiling,
 };
-use super::{coded::CodedOperand, integers::IntegerOperand, operand::Operand, slots::Slots};
+use super::{chosen::MatrixNumbers, coded::CodedOperand, integers::IntegerOperand, operand::Operand, slots::Slots};
 use crate::{
     gemm::{
-        blocking::Blocking,
+        blocking::{Blocking, FEW_ROWS},
         integers::IntegerProduct,
         matrix::{Matrix, PartSize, Stretch},
         micro::call::SumFinish,
@@ -39,7 +42,8 @@ use crate::{
 /// The number of multiplications below which waking another thread takes longer than the work.
 const SERIAL: usize = 1 << 15;
 
-/// Compiles a contraction that accumulates in `acc`.
+/// Compiles a contraction that accumulates in `acc`. `chosen` says that integers choose the matrices of the right operand
+/// among constant ones, all of which are packed.
 ///
 /// # Errors
 /// Returns every reason why the contraction cannot be compiled.
@@ -49,7 +53,7 @@ pub fn compile(
     body: Grouped,
     acc: DType,
     slots: &mut Slots,
-    (packing, machine): (Packing, Machine),
+    (packing, chosen, machine): (Packing, bool, Machine),
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
     let other = rhs.nest.results.first().map(|&r| rhs.nest.instrs[r].dtype().register());
     if other != Some(acc) {
@@ -63,7 +67,7 @@ pub fn compile(
             "cannot compute `matmul` in {acc} because the CPU does not multiply this type; cast its operands to f32"
         )]);
     }
-    let form = ProductForm::new(lhs, rhs, body);
+    let form = ProductForm::new(lhs, rhs, body, chosen);
     with_register!(acc, Element => Matmul::<Element>::compile(form, acc, slots, (packing, machine)))
 }
 
@@ -74,6 +78,13 @@ struct Matmul<T: 'static> {
     tiling: Tiling,
     lhs: Lhs,
     rhs: Rhs,
+    /// The numbers of the right operand's matrices, if these are chosen.
+    numbers: Option<MatrixNumbers>,
+    /// The most rows that are multiplied together with a chosen matrix; 0 if each point of the batch is a product of
+    /// its own.
+    together: usize,
+    /// The number of matrices that are packed, along each of their axes.
+    matrices: Vec<usize>,
     epilogue: TileProgram,
     /// The destination, if the product may be written directly; otherwise the epilogue stores the result.
     target: Option<Operand>,
@@ -116,7 +127,7 @@ impl<T: ProductElement> Matmul<T> {
         let packs = form.packed_bytes(&blocking, packing).is_some();
         // Thunks for several lengths share one packed form, but at some lengths the left operand may not be recognized
         // as integers.
-        let integers = (machine.integers && packs && packing == Packing::Best)
+        let integers = (machine.integers && packs && packing == Packing::Best && form.chosen.is_none())
             .then(|| IntegerOperand::compile::<T>(&form.lhs, &form.rhs, slots, isa))
             .flatten();
         let (integers, coded) = match integers {
@@ -145,14 +156,27 @@ impl<T: ProductElement> Matmul<T> {
                 Rhs::compile(&form.rhs, acc, slots, isa, parts)
             }
         };
-        let operands = (lhs.map_err(&mut note).ok(), rhs.map_err(&mut note).ok(), epilogue);
-        let (Some(lhs), Some(rhs), Some(mut epilogue)) = operands else { return Err(problems) };
+        let numbers = form.chosen.as_ref().map(|ChosenForm { nest, number, count }| {
+            MatrixNumbers::compile(nest, batch, (*number, *count as i64), slots, isa).ok_or_else(|| {
+                vec!["a `matmul` whose matrices are chosen by numbers that cannot be computed".to_string()]
+            })
+        });
+        let numbers = numbers.transpose().map_err(&mut note).ok();
+        let operands = (lhs.map_err(&mut note).ok(), rhs.map_err(&mut note).ok(), epilogue, numbers);
+        let (Some(lhs), Some(rhs), Some(mut epilogue), Some(numbers)) = operands else { return Err(problems) };
         epilogue.allocate(&tiling.epilogue_shapes(batch));
         let packed = form.packed(&blocking, packing, slots.types.len());
         let size = acc.size();
         let registers = epilogue.scratch.max(lhs.registers()).max(rhs.registers()).next_multiple_of(ALIGN);
         let tiles = tiling.grids.iter().map(|grid| grid.len()[batch] * grid.len()[batch + 1] * size);
-        let held = if target.is_some() && extents.m > 1 && extents.n > 1 { 0 } else { tiles.max().unwrap_or(0) };
+        let tiles_most = tiles.max().unwrap_or(0);
+        let held = if target.is_some() && extents.m > 1 && extents.n > 1 { 0 } else { tiles_most };
+        let few = blocking.coded.as_ref().map_or(FEW_ROWS, |coded| coded.rows().len().clamp(1, FEW_ROWS));
+        let is_grouped =
+            numbers.is_some() && extents.m == 1 && taken.matrix.is_none() && matches!(lhs, Lhs::Operand(_));
+        let together = if is_grouped { few } else { 0 };
+        // Groups are finished by the epilogue.
+        let held = if is_grouped { few * tiles_most } else { held };
         let lhs_room = (registers + held).next_multiple_of(ALIGN);
         let rows_at_once = tiling.block[0].max(tiling.block[1]);
         let domain = &form.body.domain;
@@ -160,10 +184,13 @@ impl<T: ProductElement> Matmul<T> {
             blocking,
             extents,
             batch,
-            tile_end: (lhs_room + lhs.room(rows_at_once) * size).next_multiple_of(ALIGN),
+            tile_end: (lhs_room + lhs.room(rows_at_once).max(together * extents.k) * size).next_multiple_of(ALIGN),
             tiling,
             lhs,
             rhs,
+            numbers,
+            together,
+            matrices: form.rhs.nest.domain[..form.rhs.groups[0]].to_vec(),
             epilogue,
             target,
             taken,
@@ -191,7 +218,8 @@ impl<T: ProductElement> Matmul<T> {
     ) {
         let Some(PackedRight { slot, strides, .. }) = &self.packed else { return };
         let (mut left, mut point, mut offset) = (matrix, [0; MAX_RANK], 0);
-        for d in (0..self.batch).rev() {
+        let batch = strides.len();
+        for d in (0..batch).rev() {
             point[d] = left % counts[d];
             left /= counts[d];
             offset += strides[d] * point[d];
@@ -201,10 +229,10 @@ impl<T: ProductElement> Matmul<T> {
         // SAFETY: the operand was checked when the kernel was compiled; panels do not overlap.
         unsafe {
             if let Rhs::Coded(coded) = &self.rhs {
-                coded.pack(&frame, &point[..self.batch], panel, to);
+                coded.pack(&frame, &point[..batch], panel, to);
                 return;
             }
-            let from = self.rhs.at(&frame, &point[..self.batch], 0);
+            let from = self.rhs.at(&frame, &point[..batch], 0);
             let whole = PartSize { rows: self.extents.k, columns: self.extents.n };
             self.blocking.pack(from, whole, panel, to, scratch.add(self.tile_end));
         }
@@ -257,7 +285,10 @@ impl<T: ProductElement> Matmul<T> {
         let frame = frame(launch, scratch);
         let number = point.iter().zip(&self.epilogue.domain).fold(0, |flat, (i, extent)| flat * extent + i);
         let packed = self.constant(launch).map(|(at, strides)| {
-            let matrix = strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>();
+            let matrix = match &self.numbers {
+                Some(numbers) => numbers.at(launch.slots, point) as usize * strides[0],
+                None => strides.iter().zip(point).map(|(s, i)| s * i).sum::<usize>(),
+            };
             at.wrapping_add(matrix + self.blocking.packed_at(column, self.extents.k))
         });
         // A product may overwrite the matrix that is added to it, but not its operands. If `in_place`, the kernel
@@ -338,9 +369,20 @@ impl<T: ProductElement> Thunk for Matmul<T> {
         // SAFETY: passed on from the caller.
         unsafe {
             self.lhs.prepare(launch);
+            if let Some(numbers) = &self.numbers {
+                numbers.prepare(launch);
+            }
             if self.constant(launch).is_none() {
                 self.rhs.prepare(launch);
             }
+        }
+        if let Some(numbers) = self.numbers.as_ref().filter(|_| self.together > 0 && self.constant(launch).is_some()) {
+            let groups = RowGroups::new(numbers, launch.slots, self.batch_extents(), self.together);
+            let task = |n, scratch| {
+                // SAFETY: passed on from the caller.
+                unsafe { self.group_task(launch, &groups, n, scratch) }
+            };
+            return launch.workers.for_each(self.group_tasks(&groups), self.serial, &task);
         }
         let tasks = self.tiling.grids[self.cut(launch)].count();
         // SAFETY: passed on from the caller.
@@ -350,10 +392,11 @@ impl<T: ProductElement> Thunk for Matmul<T> {
     fn scratch(&self) -> usize {
         let products = self.tiling.grids.iter().map(|grid| {
             let (m, n) = (grid.len()[self.batch], grid.len()[self.batch + 1]);
-            self.blocking.scratch(Extents { m, n, k: self.extents.k })
+            self.blocking.scratch(Extents { m: m.max(self.together), n, k: self.extents.k })
         });
         let own = self.tile_end + products.max().unwrap_or(0);
-        own.max(self.lhs.scratch()).max(self.rhs.scratch())
+        let numbers = self.numbers.as_ref().map_or(0, MatrixNumbers::scratch);
+        own.max(self.lhs.scratch()).max(self.rhs.scratch()).max(numbers)
     }
 
     fn buffers(&self) -> Vec<usize> {
@@ -370,7 +413,7 @@ impl<T: ProductElement> Thunk for Matmul<T> {
         unsafe { self.rhs.prepare(launch) };
         let mut counts = [1; MAX_RANK];
         for (d, _) in strides.iter().enumerate().filter(|(_, stride)| **stride > 0) {
-            counts[d] = self.epilogue.domain[d];
+            counts[d] = self.matrices[d];
         }
         let width = self.blocking.coded.as_ref().map_or(self.blocking.panel(), |coded| coded.form.width);
         let panels = self.extents.n.div_ceil(width);

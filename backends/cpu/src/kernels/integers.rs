@@ -15,8 +15,7 @@ use eutectic_ir::{
 
 use super::{
     coded::{CodedOperand, Values, block_of, cast_to},
-    map_rows::Tiles,
-    operand::evaluated,
+    map_rows::{Tiles, evaluated},
     slots::Slots,
 };
 use crate::{

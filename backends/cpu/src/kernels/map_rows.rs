@@ -1,8 +1,9 @@
 //! Computes maps and row groups (reductions, scans and rankings of rows) by a tile program over the whole domain.
 
-use eutectic_backend::axes::Nest;
+use eutectic_backend::axes::{Nest, normalise};
 use eutectic_ir::DType;
 
+use super::slots::Slots;
 use crate::{
     machine::Caches,
     runtime::thunk::{Thunk, ThunkContext},
@@ -151,4 +152,12 @@ impl Thunk for Tiles {
     fn buffers(&self) -> Vec<usize> {
         Vec::new()
     }
+}
+
+/// Compiles the stored value of a nest.
+pub fn evaluated(nest: Nest, slots: &Slots, isa: Isa) -> Result<Tiles, Vec<String>> {
+    let mut rank = [nest.domain.len()];
+    let mut alone = [nest];
+    normalise(&mut alone, &[&[0]], &mut rank);
+    Tiles::compile(&alone[0], 0, &slots.types, isa)
 }

@@ -23,6 +23,8 @@ use crate::{machine::Machine, runtime::thunk::Thunk};
 pub enum Way {
     /// The schedule that kernels of every anchor have. It computes contractions as products of matrices.
     Plain,
+    /// A contraction whose right operand's matrices are chosen by integers among constant ones. All of them are packed.
+    Chosen,
     /// A schedule of contractions: the lanes of a vector are sums along this axis of the result.
     Lanes(usize),
 }
@@ -39,7 +41,7 @@ pub fn compile_at(
     machine: Machine,
 ) -> Result<Box<dyn Thunk>, Vec<String>> {
     match kernel.varies() {
-        true => thunk(&kernel.at(lengths), way, Packing::of(kernel), machine),
+        true => thunk(&kernel.at(lengths), way, Packing::of(kernel, way == Way::Chosen), machine),
         false => compile(kernel, way, machine),
     }
 }
@@ -81,7 +83,7 @@ fn thunk(kernel: &Kernel, way: Way, packing: Packing, machine: Machine) -> Resul
         // schedule replaces it then. It may not pack, because all thunks of a kernel share one packed form, and this
         // form has none.
         let packing = match way {
-            Way::Plain => packing,
+            Way::Plain | Way::Chosen => packing,
             Way::Lanes(axis) => {
                 let form = LaneForm::along(kernel, axis);
                 match form.map(|form| lanes::compile(&form, &body, acc, &slots, machine)) {
@@ -93,7 +95,7 @@ fn thunk(kernel: &Kernel, way: Way, packing: Packing, machine: Machine) -> Resul
         let lhs = Grouped::operand(lhs, [axes.batch, axes.rows, axes.depth]);
         let rhs = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
         let body = Grouped { nest: body, groups: [axes.batch, axes.rows, axes.columns] };
-        return contraction::compile(lhs, rhs, body, acc, &mut slots, (packing, machine));
+        return contraction::compile(lhs, rhs, body, acc, &mut slots, (packing, way == Way::Chosen, machine));
     }
     if let Some(Attention { query, key, value, bias, axes, form }) = kernel.attention() {
         let operands = [

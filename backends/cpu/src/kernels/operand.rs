@@ -2,22 +2,21 @@
 //! Others are evaluated into a dense buffer first. The destinations of results that are stored unchanged are also
 //! described here.
 
-use eutectic_backend::{
-    Body, Instr, Load, Store, ValueId,
-    axes::{Nest, normalise},
-    grouped::Grouped,
-    reach::masks,
-};
+use eutectic_backend::{Body, Instr, Load, Store, ValueId, axes::Nest, grouped::Grouped, reach::masks};
 use eutectic_ir::{
     DType,
     index::{Index, strides},
 };
 
-use super::{chosen::ChosenMatrix, map_rows::Tiles, slots::Slots};
+use super::{
+    chosen::{ChosenMatrix, MatrixNumbers},
+    map_rows::{Tiles, evaluated},
+    slots::Slots,
+};
 use crate::{
     gemm::matrix::Matrix,
     runtime::thunk::{Thunk, ThunkContext},
-    simd::{Isa, register::with_integer},
+    simd::Isa,
 };
 
 /// An operand: a matrix for each point of the batch axes.
@@ -36,19 +35,8 @@ enum OperandForm {
     InPlace,
     /// The matrices are evaluated first.
     Evaluated(Tiles),
-    /// The matrices are in memory. Integers, which are evaluated first, select them.
-    Chosen(Tiles, Numbers),
-}
-
-/// The integers that select matrices.
-struct Numbers {
-    slot: usize,
-    dtype: DType,
-    /// Strides along the batch axes, in elements.
-    strides: Vec<i64>,
-    count: i64,
-    /// Elements from a matrix to the next.
-    matrix_stride: i64,
+    /// They are in memory, at multiples of this number of elements. Integers that are evaluated first select them.
+    Chosen(MatrixNumbers, i64),
 }
 
 impl Operand {
@@ -106,20 +94,9 @@ impl Operand {
             return None;
         }
         let strides = at.affine(nest.domain.len())?;
-        let (slot, base, kept) = (load.slot, at.constant, masks[number]);
-        let mut numbers = Nest { results: Vec::new(), ..nest.clone() };
-        for axis in (0..nest.domain.len()).rev().filter(|axis| kept >> axis & 1 == 0) {
-            numbers = numbers.without(axis);
-        }
-        let of_numbers = slots.add(of_number, numbers.domain.iter().product());
-        let dense = strides_of(&numbers.domain);
-        let at = dense.iter().enumerate().fold(Index::default(), |at, (d, &s)| at.plus(&Index::coord(d).times(s)));
-        numbers.stores = vec![Store::new(of_numbers, at, number)];
-        let first = evaluated(numbers, slots, isa).ok()?;
-        let mut dense = dense.into_iter();
-        let along = (0..batch).map(|axis| if kept >> axis & 1 == 1 { dense.next().unwrap_or(0) } else { 0 }).collect();
-        let numbers = Numbers { slot: of_numbers, dtype: of_number, strides: along, count, matrix_stride };
-        Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::Chosen(first, numbers) })
+        let (slot, base) = (load.slot, at.constant);
+        let numbers = MatrixNumbers::compile(&nest, batch, (number, count), slots, isa)?;
+        Some(Operand { slot, base, strides, size: acc.size(), form: OperandForm::Chosen(numbers, matrix_stride) })
     }
 
     /// Returns the destination of a body that only stores the result of its anchor, with contiguous columns; `None` for
@@ -133,28 +110,28 @@ impl Operand {
         side_by_side.then_some(Operand { slot, base, strides, size, form: OperandForm::InPlace })
     }
 
-    /// Returns the program to run before the operand is used.
-    fn first(&self) -> Option<&Tiles> {
-        match &self.form {
-            OperandForm::InPlace => None,
-            OperandForm::Evaluated(first) | OperandForm::Chosen(first, _) => Some(first),
-        }
-    }
-
     /// Evaluates the operand or its numbers, if it is not read in place.
     ///
     /// # Safety
     /// The requirements of [`Thunk::run`] apply.
     pub unsafe fn prepare(&self, launch: &ThunkContext<'_>) {
-        if let Some(first) = self.first() {
-            // SAFETY: passed on from the caller. The buffer that is written is the thunk's own.
-            unsafe { first.run(launch) };
+        // SAFETY: passed on from the caller. The buffer that is written is the thunk's own.
+        unsafe {
+            match &self.form {
+                OperandForm::InPlace => {}
+                OperandForm::Evaluated(first) => first.run(launch),
+                OperandForm::Chosen(numbers, _) => numbers.prepare(launch),
+            }
         }
     }
 
     /// Returns the bytes of scratch memory that [`Operand::prepare`] takes.
     pub fn scratch(&self) -> usize {
-        self.first().map_or(0, Thunk::scratch)
+        match &self.form {
+            OperandForm::InPlace => 0,
+            OperandForm::Evaluated(first) => first.scratch(),
+            OperandForm::Chosen(numbers, _) => numbers.scratch(),
+        }
     }
 
     /// Returns the matrix at a batch point, from element (`row`, `column`) on.
@@ -165,7 +142,7 @@ impl Operand {
         let offset = of_batch.iter().zip(batch).fold(self.base, |sum, (s, &i)| sum + s * i as i64);
         let offset = offset + rows * row as i64 + columns * column as i64;
         let offset = match &self.form {
-            OperandForm::Chosen(_, numbers) => offset + numbers.offset(slots, batch),
+            OperandForm::Chosen(numbers, matrix) => offset + numbers.at(slots, batch) * matrix,
             OperandForm::InPlace | OperandForm::Evaluated(_) => offset,
         };
         Matrix {
@@ -176,29 +153,9 @@ impl Operand {
     }
 }
 
-impl Numbers {
-    /// Returns the offset of the matrix at a batch point from the first matrix, in elements.
-    fn offset(&self, slots: &[*mut u8], batch: &[usize]) -> i64 {
-        let at = self.strides.iter().zip(batch).map(|(s, &i)| s * i as i64).sum::<i64>() as isize;
-        let from = slots[self.slot].cast_const();
-        // SAFETY: the numbers were evaluated before, one for each point of the batch on whose axes they depend.
-        let number = unsafe { with_integer!(self.dtype, Int => i64::from(from.cast::<Int>().offset(at).read())) };
-        // An invalid integer was reported when it was evaluated. It is clamped nevertheless, for memory safety.
-        number.clamp(0, self.count - 1) * self.matrix_stride
-    }
-}
-
 /// Returns the strides of a dense tensor.
 fn strides_of(domain: &[usize]) -> Vec<i64> {
     strides(domain).into_iter().map(|s| s as i64).collect()
-}
-
-/// Compiles a program that computes the stores of a nest, with axes merged where all index maps allow it.
-pub fn evaluated(nest: Nest, slots: &Slots, isa: Isa) -> Result<Tiles, Vec<String>> {
-    let mut rank = [nest.domain.len()];
-    let mut alone = [nest];
-    normalise(&mut alone, &[&[0]], &mut rank);
-    Tiles::compile(&alone[0], 0, &slots.types, isa)
 }
 
 /// Returns the buffer, first element and strides of an operand over `[b.. m n]` that is read in place; `None` for other

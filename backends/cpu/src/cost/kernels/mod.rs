@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use eutectic_backend::{
     Attention, Body, Contraction, Instr, Kernel, ValueId,
+    grouped::Grouped,
     reach::{AxisSet, mentioned, points, stored},
     scores::Shares,
 };
@@ -18,7 +19,8 @@ use crate::{
     gemm::{blocking::FEW_ROWS, kept::keeps},
     kernels::{
         attention,
-        coded::coded,
+        chosen::{AllMatrices, ChosenMatrix},
+        coded::{coded, format_of},
         contraction::tasks as cut,
         integers::multiplies_integers,
         lanes::form::{LaneForm, VECTOR},
@@ -97,15 +99,25 @@ impl CostModel {
             let constant = |slot| constants.is_none_or(|constants| constants.contains(&slot));
             let all_constant =
                 rhs.instrs.iter().all(|i| if let Instr::Load(load) = i { constant(load.slot) } else { true });
-            let kept = Kept::of(kernel, rhs).filter(|_| all_constant && columns > 1.0);
-            let integers =
-                self.machine().integers && kept.is_some_and(|kept| kept.coded) && multiplies_integers(kernel);
+            let all = AllMatrices::of_kernel(kernel, constants);
+            let kept = match &all {
+                Some(all) => Some(Kept::of_matrices(all)),
+                None => Kept::of(kernel, rhs).filter(|_| all_constant && columns > 1.0),
+            };
+            let is_chosen = all.is_some();
+            // Rows that choose the same matrix are multiplied together.
+            let together =
+                all.filter(|_| rows == 1.0).map_or(1.0, |all| (batch / all.count as f64).clamp(1.0, FEW_ROWS as f64));
+            let (batch, rows) = (batch / together, rows * together);
+            let is_coded = kept.is_some_and(|kept| kept.coded) && !is_chosen;
+            let integers = self.machine().integers && is_coded && multiplies_integers(kernel);
             match kept {
                 // The operand was packed when parameters were loaded, and its codes are multiplied without decoding.
                 Some(_) if integers => {}
                 // The operand was packed when parameters were loaded, and kernels decode elements when they read them.
                 Some(kept) => {
-                    work.seconds += points(&rhs.domain, kept.depends_on) * kept.decoding(&self.costs().product)
+                    let elements = points(&rhs.domain, kept.depends_on) / together;
+                    work.seconds += elements * kept.decoding(&self.costs().product)
                 }
                 None => self.operand(rhs, [axes.batch, axes.depth, axes.columns], OperandUse::Whole, work),
             }
@@ -193,6 +205,19 @@ impl CostModel {
     }
 }
 
+/// Returns the number that chooses the matrices of an operand of a contraction, where products read these in place or
+/// packed; `None` for other bodies.
+pub(super) fn number_of_matrices(kernel: &Kernel, body: &Body, masks: &[AxisSet]) -> Option<ValueId> {
+    let Contraction { lhs, rhs, axes } = kernel.contraction()?;
+    let is = |of: &Body| std::ptr::eq(of, body);
+    let in_place = || ChosenMatrix::of(&body.instrs, *body.results.first()?, masks, axes.batch).map(|of| of.number);
+    let packed = || {
+        let operand = Grouped::operand(body, [axes.batch, axes.depth, axes.columns]);
+        is(rhs).then(|| AllMatrices::of(&operand)).flatten().map(|all| all.number)
+    };
+    (is(lhs) || is(rhs)).then(|| in_place().or_else(packed)).flatten()
+}
+
 /// Returns whether an operand depends on an axis.
 fn mentions(body: &Body, axis: usize) -> bool {
     body.instrs.iter().flat_map(Instr::maps).any(|map| map.mentions(axis))
@@ -232,6 +257,20 @@ impl Kept {
             coded: false,
             depends_on: mentioned(&load.at),
         })
+    }
+
+    /// The form of matrices that are chosen at run time. They are packed as numbers if there is no shorter form.
+    fn of_matrices(all: &AllMatrices) -> Kept {
+        let Grouped { nest, .. } = &all.operand;
+        let format = format_of(&all.operand);
+        let load = nest.results.first().and_then(|&result| kept(&nest.instrs, result));
+        let load = load.filter(|load| keeps(DType::F32, load.dtype) && load.guards.is_empty());
+        let bytes = match (format, load) {
+            (Some(format), _) => format.weight_bytes(),
+            (None, Some(load)) => load.dtype.size() as f64,
+            (None, None) => DType::F32.size() as f64,
+        };
+        Kept { bytes, coded: format.is_some(), depends_on: AxisSet::MAX }
     }
 
     /// Returns the seconds of decoding an element when it is read.

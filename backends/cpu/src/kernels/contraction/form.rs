@@ -1,7 +1,7 @@
 //! The form of a contraction: its matrices over merged axes, their blocking, and the right operand's packed form.
 
 use eutectic_backend::{
-    Contraction, Kernel,
+    Contraction, Kernel, ValueId,
     axes::Nest,
     grouped::{COLUMNS, Grouped},
 };
@@ -13,7 +13,7 @@ use crate::{
         blocking::Blocking,
         product::{Extents, ProductElement},
     },
-    kernels::operand::kept,
+    kernels::{chosen::AllMatrices, operand::kept},
     runtime::thunk::Constant,
     simd::Isa,
 };
@@ -30,15 +30,18 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// Returns the packing of a kernel whose extents vary between runs. All runs share one packed form; there is none
-    /// if the extents of the right operand vary.
-    pub fn of(kernel: &Kernel) -> Packing {
+    /// Returns the packing for all lengths of a kernel's runs: each run finds the operand in one packed form, unless
+    /// the operand's extents vary. `chosen` says that its matrices are chosen, so that the packed form has all of them.
+    pub fn of(kernel: &Kernel, chosen: bool) -> Packing {
         let Some(Contraction { rhs, axes, .. }) = kernel.contraction() else { return Packing::Best };
-        let nest = Nest::of(rhs.clone());
+        let operand = Grouped::operand(rhs, [axes.batch, axes.depth, axes.columns]);
+        let all = AllMatrices::of(&operand).filter(|_| chosen);
+        let batch = if all.is_some() { axes.batch } else { 0 };
+        let nest = all.map_or(operand, |all| all.operand).nest;
         if nest.lengths.iter().any(|(axis, _)| nest.depends_on(*axis)) || nest.indices().any(Index::varies) {
             return Packing::Never;
         }
-        Packing::OfRows(kernel.body.domain[..axes.batch + axes.rows].iter().product())
+        Packing::OfRows(kernel.body.domain[batch..axes.batch + axes.rows].iter().product())
     }
 }
 
@@ -52,6 +55,19 @@ pub struct ProductForm {
     pub batch: usize,
     /// The extents of one product.
     pub extents: Extents,
+    /// The integer that chooses a matrix of the right operand at each point of the batch. The right operand then has
+    /// all matrices, over one batch axis.
+    pub chosen: Option<ChosenForm>,
+}
+
+/// The choice of a matrix.
+pub struct ChosenForm {
+    /// The right operand over the axes of the batch.
+    pub nest: Nest,
+    /// The number of the matrix, one of its values.
+    pub number: ValueId,
+    /// The number of matrices.
+    pub count: usize,
 }
 
 /// The packed form of a right operand.
@@ -65,14 +81,22 @@ pub struct PackedRight {
 }
 
 impl ProductForm {
-    /// Merges the axes of a contraction.
-    pub fn new(mut lhs: Grouped, mut rhs: Grouped, body: Grouped) -> ProductForm {
+    /// Merges the axes of a contraction. `chosen` says that the matrices of the right operand are chosen among constant
+    /// ones.
+    pub fn new(mut lhs: Grouped, mut rhs: Grouped, body: Grouped, chosen: bool) -> ProductForm {
         let mut body = body.flat(COLUMNS);
         rows_into_batch([&mut lhs, &mut rhs, &mut body]);
         batch_into_rows([&mut lhs, &mut rhs, &mut body]);
         let (batch, body) = (body.groups[0], body.nest);
         let extents = Extents { m: body.domain[batch], n: body.domain[batch + 1], k: lhs.points(COLUMNS) };
-        ProductForm { lhs, rhs, body, batch, extents }
+        let all = if chosen { AllMatrices::of(&rhs) } else { None };
+        let (rhs, chosen) = match all {
+            Some(AllMatrices { operand, number, count }) => {
+                (operand, Some(ChosenForm { nest: rhs.nest, number, count }))
+            }
+            None => (rhs, None),
+        };
+        ProductForm { lhs, rhs, body, batch, extents, chosen }
     }
 
     /// Returns the blocking of a product whose right operand is packed as `packing` states.
@@ -105,12 +129,13 @@ impl ProductForm {
         let reads = self.rhs.nest.slots();
         let others = [self.lhs.nest.slots(), self.body.slots()].concat();
         let only = reads.iter().copied().filter(|s| !others.contains(s)).collect();
-        let mut strides = vec![0; self.batch];
-        for d in (0..self.batch).rev().filter(|&d| self.rhs.nest.depends_on(d)) {
+        let batch = self.rhs.groups[0];
+        let mut strides = vec![0; batch];
+        for d in (0..batch).rev().filter(|&d| self.rhs.nest.depends_on(d)) {
             strides[d] = bytes;
-            bytes = bytes.saturating_mul(self.body.domain[d]);
+            bytes = bytes.saturating_mul(self.rhs.nest.domain[d]);
         }
-        let each_run = blocking.packs_before(self.extents) || blocking.coded.is_some();
+        let each_run = blocking.packs_before(self.extents) || blocking.coded.is_some() || self.chosen.is_some();
         Some(PackedRight { slot, strides, constant: Constant { reads, only, bytes, each_run } })
     }
 }
