@@ -138,7 +138,8 @@ impl Cuda {
         let compiler = nvrtc::Nvrtc::new(&architecture, options.cache.as_deref(), version)?;
         let described = format!("{name} ({architecture})");
         let bytes = context.total_mem().map_err(failed("querying the device"))?;
-        // If the processor supports it and the driver can record it, printed kernels wait for each other on the device.
+        // Printed kernels wait for each other on the device, if its architecture and the recorded graphs of its driver
+        // support this.
         let launching = match () {
             () if options.setup.serialize_launches => Launching::Serialized,
             () if major >= 9 && version >= GRAPHS_OVERLAP => Launching::Overlapping,

@@ -292,8 +292,8 @@ impl Costs {
         let inner = body.domain.len().saturating_sub(1);
         let whole = body.domain.last().map_or(1.0, |extent| f64::from(extent.trailing_zeros()).exp2());
         let share = 1.0 / whole.min(self.lanes).max(1.0);
-        // A thread computes the address of several neighbours once. The exceptions are addresses that depend on data
-        // or divide the coordinate of neighbours.
+        // A thread computes one address for several neighbouring points. If an index depends on data or divides the
+        // innermost coordinate, each point needs a separate address.
         let at = |index: &Index| {
             let parts = |(atom, _): &(Atom, i64)| match atom {
                 Atom::Div(of, _) | Atom::Mod(of, _) => of.mentions(inner),

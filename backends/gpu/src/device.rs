@@ -26,7 +26,7 @@ pub struct DeviceShape {
     /// The maximal number of bytes of a kernel's scratch memory, which is one buffer.
     pub workspace: usize,
     /// The maximal number of blocks per cluster. The blocks of a cluster can read each other's shared memory. It is 0
-    /// on devices without clusters, or whose matrix units cannot read shared memory.
+    /// if the device has no clusters, or if its matrix units cannot read shared memory.
     pub cluster: usize,
     /// The number of operations from which on a product by the vendor's library is worth a separate launch; `None`
     /// without a library.

@@ -89,7 +89,7 @@ pub struct Finish {
 pub struct MatrixLayout {
     /// The slot of the buffer. One past the last slot stands for the workspace.
     pub slot: usize,
-    /// Its first element.
+    /// The index of the first element in the buffer.
     pub offset: usize,
     /// Elements from one point of the batch, row and column to the next.
     pub strides: [usize; 3],

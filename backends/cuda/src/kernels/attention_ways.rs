@@ -20,7 +20,8 @@ const GROUPS: [Groups; 4] = [
 ];
 /// Keys per tile of warpgroups.
 const KEYS: [usize; 8] = [64, 80, 96, 112, 128, 144, 160, 176];
-/// Registers per thread in addition to those of tiles, and in addition to those of one instruction's operands.
+/// Registers per thread for other values: in addition to scores, weights and sums, and in addition to the results of a
+/// single matrix instruction.
 const OTHER_REGISTERS: [usize; 2] = [32, 30];
 /// Additional registers of a bias.
 const BIAS_REGISTERS: usize = 25;

@@ -31,7 +31,7 @@ const DECODING: usize = 128;
 const READ: f64 = 4.2e12;
 /// The factor on the read rate for 16-bit columns, which have half as many contiguous bytes.
 const HALF: f64 = 0.92;
-/// The fraction of a column's time that each further row adds. It counts if several columns share the terms of a row.
+/// The fraction of a column's time that each further row adds. It applies if several columns share the terms of a row.
 const ROW: f64 = 0.15;
 /// Multiply-adds per second of one processor.
 const RATE: f64 = 1.2e11;

@@ -67,7 +67,7 @@ template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at
     for (int n = 0; n < LANES; n++) out[n] = sums[n] / total;
 #endif
 }
-// An out-of-line copy, for kernels that would inline it many times.
+// An out-of-line copy of `attend_again`, for kernels that would otherwise inline it many times.
 template <class T, int LANES> OUT_OF_LINE void call_again(const Slots& s, int b, int at, int e, T* out) { attend_again<T, LANES>(s, b, at, e, out); }
 
 // Stores some columns of a query, given weighted sums, the maximal score and the sum of the weights. With SPLITS > 1,

@@ -96,6 +96,7 @@ FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], 
             }
         total[row] = total[row] * scale[row] + sum;
     }
-    // The weights are computed before this point, in parallel with the products in flight, and not after these.
+    // The weights must be computed before this point, in parallel with the products in flight. The compiler could
+    // otherwise move them after those products.
     hold(x);
 }

@@ -65,7 +65,7 @@ pub struct Code<D: Device> {
     pub inputs: Vec<(String, Type)>,
     pub outputs: Vec<(String, Type)>,
     pub states: Vec<(String, Type)>,
-    /// For each step of a run, whether each output needs it, and last whether any state does.
+    /// For each step of a run, whether each output needs it. The last entry is whether any state needs it.
     pub needed: Vec<Vec<bool>>,
     /// For each step of the load program and of a run, the earlier steps that it waits for.
     pub waits: [Vec<Vec<usize>>; 2],
@@ -74,7 +74,8 @@ pub struct Code<D: Device> {
     pub workspace: usize,
     /// Whether any step checks ids that it reads from tensors.
     pub faults: bool,
-    /// For each kernel, its checks of ids: number, extent, and whether negative ids count from the end.
+    /// For each kernel, its checks of ids: the check's number, the extent of the indexed axis, and whether negative ids
+    /// count from the end of that axis.
     checks: Vec<Vec<(usize, Dim, bool)>>,
     /// The program, if some of its extents are known only at run time.
     pub varying: Option<Program>,
@@ -276,7 +277,7 @@ fn place_lengths(symbols: &[Vec<Symbol>], program: &Program, alignment: usize) -
     (places, lengths)
 }
 
-/// Returns the checks of ids in a kernel.
+/// Returns the checks of ids in a kernel, in the form of `Code::checks`.
 fn checks(kernel: &Kernel) -> Vec<(usize, Dim, bool)> {
     let check = |instr: &Instr| match instr {
         Instr::Within { extent, from_end, check, .. } => Some((*check, extent.clone(), *from_end)),

@@ -73,7 +73,7 @@ impl Access {
         self.size == 2 && self.steps_by_one(axis) && divides(self.first) && self.steps.as_ref().is_some_and(others)
     }
 
-    /// Returns the number of distinct addresses that it reads if `written` points of each axis are unrolled.
+    /// Returns the number of distinct addresses that the access reads if `written` points of each axis are unrolled.
     pub fn places(&self, written: &[usize]) -> usize {
         let Some(steps) = &self.steps else {
             let mentioned = written.iter().zip(&self.mentions).filter(|(_, mentioned)| **mentioned);

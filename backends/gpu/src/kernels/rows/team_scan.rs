@@ -110,9 +110,9 @@ impl Scan {
 
 /// The result of scanning the totals of a row's threads.
 pub(super) struct Together {
-    /// The combined elements of the threads before this one; `None` for a single thread.
+    /// The combined elements of all earlier threads of the row; `None` for a single thread.
     pub before: Option<Vec<String>>,
-    /// The combined elements of all threads.
+    /// The combined elements of all threads of the row.
     pub all: Vec<String>,
 }
 
