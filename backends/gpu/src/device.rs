@@ -134,16 +134,16 @@ pub trait Device: Send + Sync + Sized + 'static {
 
 /// Memory of a device.
 pub trait DeviceMemory: Any + Send + Sync {
-    /// Returns its start address, as kernels receive it.
+    /// Returns the start address, as kernels receive it.
     fn address(&self) -> u64;
 
-    /// Returns its size in bytes.
+    /// Returns the size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns its bytes, if the host can access them.
+    /// Returns the bytes, if the host can access them.
     fn host(&self) -> Option<&[u8]>;
 
-    /// Returns its bytes for writing, if the host can access them.
+    /// Returns the bytes for writing, if the host can access them.
     fn host_mut(&mut self) -> Option<&mut [u8]>;
 }
 

@@ -25,9 +25,9 @@ pub struct Launch {
 /// along the first axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Boxes {
-    /// The slot of its buffer.
+    /// The slot of the tensor's buffer.
     pub slot: usize,
-    /// The index of its first element in the buffer.
+    /// The index of the tensor's first element in the buffer.
     pub offset: usize,
     /// Element type.
     pub dtype: DType,

@@ -121,7 +121,7 @@ impl<'a> AttentionProblem<'a> {
     }
 
     /// Returns the simple operations per score of the bias, for tiles of `keys` keys and threads with `room` registers
-    /// for it.
+    /// for the bias.
     pub fn bias_operations(&self, keys: usize, room: usize) -> f64 {
         let each = |(nest, _): &(Nest, usize)| score_bias::operations(nest, &self.kernel.slots, keys, room);
         self.bias.as_ref().map_or(0.0, each) * self.shares.mixed

@@ -30,7 +30,8 @@ const WARP_TILES: [(usize, usize); 8] =
     [(16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (64, 16), (64, 32), (64, 64)];
 /// The maximal number of warps of a processor.
 const MOST_WARPS: usize = 64;
-/// The number of elements of keys and values that a thread can evaluate ahead, and the seconds of each.
+/// The maximal number of elements of keys and values that a thread evaluates ahead of their use, and the seconds of
+/// each.
 const HELD: usize = 96;
 const EVALUATED: f64 = 2e-8;
 /// The number of 16-bit elements in a line of 128 bytes.

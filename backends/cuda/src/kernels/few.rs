@@ -75,7 +75,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let rate = if !right.is_along && problem.size() == 2 { HALF * rate } else { rate };
             let decoding = if is_decoded { elements * rows / (rate * ELEMENTS) } else { 0.0 };
             let reading = (bytes * rows / (rate * READ)).max(decoding);
-            // Counts the iterations in which a thread takes its terms.
+            // A thread computes `deep` terms per iteration, and waits for memory in each of its `turns` iterations.
             let abreast = if right.is_along { 1 } else { columns / right.lanes };
             let deep = if right.is_along { right.lanes } else { terms(m) };
             let turns = (k.div_ceil(splits) as f64 / (threads / abreast * deep) as f64).ceil();

@@ -18,7 +18,7 @@ pub struct PrintedBias {
     pub before: String,
     /// Methods of the struct of arguments.
     pub methods: String,
-    /// The number of keys for which it is evaluated at once.
+    /// The number of keys for which the bias is evaluated at once.
     pub lanes: usize,
 }
 

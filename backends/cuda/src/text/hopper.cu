@@ -11,7 +11,7 @@ FN void barrier_start(u64* barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(count) : "memory");
 }
 // Makes initialised barriers visible to the copy engine and to the other blocks of the cluster. The thread that
-// initialised them must call it.
+// initialised the barriers must call this function.
 FN void barriers_started() { asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory"); }
 FN void barrier_arrive(u64* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(shared_address(barrier)) : "memory");

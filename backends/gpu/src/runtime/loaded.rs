@@ -78,7 +78,7 @@ impl<D: Device> GpuLoaded<D> {
             if !is_new {
                 let block = device.allocate(code.loaded_bytes[n], Memory::Device)?;
                 if let Some(old) = old {
-                    // Steps may keep a part of the old contents, so these are copied.
+                    // Steps may keep a part of the old contents, which are therefore copied.
                     stream.copy(old.address(), block.address(), old.bytes())?;
                 }
                 new.loaded[n] = Some(Arc::new(block));

@@ -52,7 +52,7 @@ fn very_long_rows_are_ranked_by_grids_of_two_axes() {
     passes(lowered(folded), checks("rankings", "very_long_rows_are_ranked"));
 }
 
-/// On these devices, a block has memory for rows of at least 1,736 elements.
+/// On all of [`DEVICES`], a block has memory for rows of at least 1,736 elements.
 #[test]
 fn rows_are_ranked_on_devices_that_have_less() {
     for options in DEVICES.map(lowered) {

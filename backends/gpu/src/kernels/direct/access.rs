@@ -31,9 +31,9 @@ pub(super) struct Access {
     pub size: usize,
     /// Elements from one point of each axis to the next; `None` if the steps are not constant.
     steps: Option<SmallVec<[i64; 12]>>,
-    /// The index of its first element.
+    /// The index of the element at coordinate 0 of each axis.
     first: i64,
-    /// The axes on which it depends.
+    /// For each axis, whether the index depends on it.
     pub mentions: SmallVec<[bool; 12]>,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Ranking {
     pub order: Order,
     /// The element type of the ordered values.
     pub of: DType,
-    /// Its number among the rankings of the body.
+    /// The ranking's number among those of the body.
     nth: usize,
 }
 

@@ -15,11 +15,11 @@ pub(super) const GROUPS: usize = 8;
 /// A scan of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scan {
-    /// The facts of its row operation.
+    /// The properties of the row operation.
     pub row: &'static RowOp,
     /// The element type.
     pub dtype: DType,
-    /// Whether it goes from the last element to the first.
+    /// Whether the scan goes from the last element to the first.
     pub reverse: bool,
     /// Whether a result leaves out its own element.
     pub exclusive: bool,
