@@ -18,8 +18,8 @@ use eutectic_ir::{
 /// The element type of a length in memory.
 pub const LENGTH: DType = DType::I32;
 
-/// A distance beyond any extent. An id that is out of range for a run's length is increased by it, so that the id is
-/// out of range of the maximal extent too.
+/// A distance beyond any extent. Kernels add it to ids that are out of range for a run's length. Such ids are then out
+/// of range of the maximal extent, too.
 pub const FAR: i64 = 1 << 30;
 
 /// Returns a kernel whose last buffer holds the lengths, and the symbols of their extents in the same order. Returns

@@ -212,7 +212,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
 #pragma unroll
                 for (int j = 0; j < TE; j++) sums[i][j] *= scale;
             }
-            // A thread's keys are sixteen rows apart, so that neighbouring threads write to different banks.
+            // A thread takes every sixteenth key, so that neighbouring threads write to different banks.
 #pragma unroll
             for (int j = 0; j < TT; j++) {
                 alignas(16) T column[4] = { x[0][j], x[1][j], x[2][j], x[3][j] };

@@ -71,7 +71,7 @@ impl SplitRows<'_> {
     fn stage(&self, stage: usize, is_last: bool) -> Option<Kernel> {
         let (nest, workspace, dtype) = (&self.nest, self.workspace(), self.dtype);
         let mut instrs = Vec::new();
-        // For each reduction of which earlier launches computed the parts, the instruction that replaces it.
+        // For each reduction whose partial results an earlier launch stored, the instruction that combines them.
         let mut whole: Vec<(ValueId, Instr)> = Vec::new();
         for &id in self.reductions.iter().filter(|&&id| self.levels[id] <= stage) {
             whole.push((id, self.combine(id, &mut instrs)?));

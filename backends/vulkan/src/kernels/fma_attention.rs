@@ -138,7 +138,8 @@ pub fn print(
 }
 
 /// Returns statements that add the product of two tiles to a thread's four vectors. A vector of the left tile has four
-/// queries, one of the right tile four keys or columns. Each iteration processes several lines at constant offsets.
+/// queries, and a vector of the right tile has four keys or columns. Each iteration processes several lines at constant
+/// offsets.
 fn multiply([left, right]: [&str; 2], [sums, ty]: [&str; 2], [bq, bt]: [usize; 2], lines: usize) -> String {
     let turn = if lines.is_multiple_of(4) { 4 } else { 1 };
     let mut text = format!("{{\nvar l = tq / 4;\nvar r = tt / 4;\nfor (var n = 0; n < {lines}; n += {turn}) {{\n");

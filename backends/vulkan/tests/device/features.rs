@@ -13,7 +13,7 @@ fn lowered(most: Features) -> VulkanOptions {
     VulkanOptions { most, ..bare() }
 }
 
-/// Returns options with so many processors that schedules use other tiles, and split sums and keys.
+/// Returns options with many processors, for which schedules use other tiles and split sums and keys.
 fn wide() -> VulkanOptions {
     VulkanOptions { processors: Some(128), ..bare() }
 }
