@@ -3,8 +3,8 @@
 //! - `device check FIRST LAST`: compares random programs, whose seeds are FIRST..LAST, with the reference.
 //! - `device cases [PREFIX]`: compares the cases of the tests with the reference. Of the schedules of products and
 //!   attention, it checks those whose names begin with PREFIX.
-//! - `device products [WORD [COUNT]]`, and the same for `convolutions` and `attention`: measures the COUNT schedules with
-//!   the least expected times, for each case whose name contains WORD.
+//! - `device products [WORD [COUNT]]`, and the same for `convolutions` and `attention`: measures the COUNT schedules
+//!   with the least expected times, for each case whose name contains WORD.
 //! - `device models`: compares encoders with the reference, and measures them.
 //! - `device cycles COUNT`: loads and drops programs COUNT times (at least 200), and exhausts the memory.
 

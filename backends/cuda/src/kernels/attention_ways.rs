@@ -146,7 +146,7 @@ impl UnitSchedules<'_> {
         let tiles = t.div_ceil(way.keys).div_ceil(way.splits) as f64;
         let visible = self.problem.visible(way.queries, way.keys);
         let stored = (blocks as f64 * self.problem.stored(way.queries)).ceil() as usize;
-        // If a processor has fewer blocks than it can hold, these do not wait for the missing ones.
+        // If a processor has fewer blocks than it can hold, only these blocks share its units.
         let resident = resident.min(blocks.div_ceil(shape.processors)).max(1);
         let join = if way.splits > 1 { JOIN } else { 0.0 };
         let (of_block, longest) = (ENDS + tiles * visible * step, ENDS + tiles * step);

@@ -31,7 +31,7 @@ template <int BT, int BIAS> FN void fetch(const Slots& s, Kept& kept, int b, con
     for (int row = 0; row < 2; row++)
 #pragma unroll
         for (int j = 0; j < BT / 8; j++) {
-            // The loop reads the complete groups of eight keys of a partial tile. `bias_of_last` reads the partial group.
+            // The loop reads the complete groups of eight keys of a partial tile. `bias_of_last` reads the other group.
             if (KEYS % BT != 0 && j * 8 + 8 > KEYS % BT && tile == KEYS / BT) continue;
 #pragma unroll
             for (int h = 0; h < 2; h += BIAS)
