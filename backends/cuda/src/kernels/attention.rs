@@ -301,8 +301,8 @@ impl<'a> AttentionProblem<'a> {
             }
             Units::Warps(resident) => {
                 let threads = bq * 2;
-                let why = "cannot use matrix units because the operands do not share a 16-bit float type, and TF32 is not \
-                           allowed for all of them";
+                let why = "cannot use matrix units because the operands do not share a 16-bit float type, and TF32 is \
+                           not allowed for all of them";
                 let element = self.unit.ok_or_else(|| vec![why.to_string()])?;
                 let tiles = operands[1].shared(element, bt, dp) + operands[2].shared(element, ep, bt);
                 let shared = operands[0].shared(element, bq, dp) + 2 * tiles;
