@@ -1,10 +1,12 @@
 //! Checks and measures kernels on a CUDA device.
 //!
-//! - `device check FIRST LAST`: random programs, by their seeds, and the cases, against the reference.
-//! - `device products`, `convolutions` and `attention`: times of the schedules with the least expected times. A number
-//!   says how many, and a word selects those whose name contains it.
-//! - `device models`: encoders, against the reference and timed.
-//! - `device cycles COUNT`: loads and drops programs, and exhausts the memory.
+//! - `device check FIRST LAST`: compares random programs, whose seeds are FIRST..LAST, with the reference.
+//! - `device cases [PREFIX]`: compares the cases of the tests with the reference. Of the schedules of products and
+//!   attention, it checks those whose names begin with PREFIX.
+//! - `device products [WORD [COUNT]]`, and the same for `convolutions` and `attention`: measures the COUNT schedules
+//!   with the least expected times, for each case whose name contains WORD.
+//! - `device models`: compares encoders with the reference, and measures them.
+//! - `device cycles COUNT`: loads and drops programs COUNT times (at least 200), and exhausts the memory.
 
 #[path = "../tests/cases/mod.rs"]
 mod cases;
@@ -84,7 +86,7 @@ fn check_cases(prefix: &str) {
     println!("sessions right");
 }
 
-/// Checks each schedule whose name begins with `prefix`, on products and on attentions of each family.
+/// Checks each schedule of a product whose name begins with `prefix`, and one schedule of each such attention family.
 fn check_ways(prefix: &str) {
     let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let shape = *gpu.device().shape();
@@ -158,7 +160,7 @@ fn resident() -> usize {
     line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Compiles, loads, runs and drops programs, and exhausts the memory once. No memory may leak.
+/// Compiles, loads, runs and drops a program repeatedly, and exhausts the memory once. Panics if memory leaks.
 fn cycles(count: u64) {
     let gpu = on(&CudaOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let (graph, values) =

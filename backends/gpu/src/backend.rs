@@ -1,4 +1,4 @@
-//! The answers of a GPU to the planner.
+//! Implements the backend interface of planner and runtime for any GPU device.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use eutectic_backend::{
 
 use crate::{bounds::outside, device::Device, lengths::from_memory, measure, runtime};
 
-/// A backend on a device.
+/// The backend of a GPU device.
 pub struct Gpu<D: Device>(Arc<D>);
 
 impl<D: Device> Gpu<D> {

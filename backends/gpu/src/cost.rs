@@ -79,7 +79,7 @@ cost_table! {
         /// product. One read takes several neighbours.
         gathered: SecondsOrNone,
         /// Seconds of a tiled product before its first terms arrive and after its last ones. Products of few rows or
-        /// columns are not tiled, and do not have them.
+        /// columns are not tiled, and have no such seconds.
         product: SecondsOrNone,
         /// Additional seconds of a product of few rows if the right operand is not contiguous along the depth.
         across: SecondsOrNone,
@@ -105,7 +105,7 @@ cost_table! {
 pub struct DeviceCosts {
     /// The coefficients.
     pub of: Costs,
-    /// The measurement from which they were fitted; `None` for coefficients that the backend embeds.
+    /// The measurement from which the coefficients were fitted; `None` for coefficients that the backend embeds.
     pub provenance: Option<Provenance>,
 }
 
@@ -141,7 +141,7 @@ impl Costs {
         costs.over(text)
     }
 
-    /// Returns these costs, in which the coefficients that a file states replace their own.
+    /// Returns these costs, overridden by the coefficients that a file states.
     ///
     /// # Errors
     /// Lists all names that are not coefficients, and all numbers that are not valid costs.
@@ -269,8 +269,8 @@ impl Costs {
         // Few blocks leave processors idle, and so does a partial last wave.
         let waves = (anchor.blocks / shape.processors as f64).max(1e-3);
         let full = waves / waves.ceil();
-        // Data beyond the cache's size evicts as many bytes of the rest before they are reused. At twice the cache's
-        // size, all accesses miss.
+        // Each byte beyond the cache's size evicts another byte before its reuse. Data of twice the cache's size
+        // therefore always misses.
         let hit = (2.0 - bytes / self.cache).clamp(0.0, 1.0);
         let passed = moved * (hit / self.cached + (1.0 - hit) / self.bandwidth);
         let memory = passed.max(read / self.near);
@@ -292,8 +292,8 @@ impl Costs {
         let inner = body.domain.len().saturating_sub(1);
         let whole = body.domain.last().map_or(1.0, |extent| f64::from(extent.trailing_zeros()).exp2());
         let share = 1.0 / whole.min(self.lanes).max(1.0);
-        // A thread computes the address of several neighbours once. The exceptions are addresses that depend on data
-        // or divide the coordinate of neighbours.
+        // A thread computes one address for several neighbouring points. If an index depends on data or divides the
+        // innermost coordinate, each point needs a separate address.
         let at = |index: &Index| {
             let parts = |(atom, _): &(Atom, i64)| match atom {
                 Atom::Div(of, _) | Atom::Mod(of, _) => of.mentions(inner),

@@ -26,7 +26,7 @@ pub struct DeviceShape {
     /// The maximal number of bytes of a kernel's scratch memory, which is one buffer.
     pub workspace: usize,
     /// The maximal number of blocks per cluster. The blocks of a cluster can read each other's shared memory. It is 0
-    /// on devices without clusters, or whose matrix units cannot read shared memory.
+    /// if the device has no clusters, or if its matrix units cannot read shared memory.
     pub cluster: usize,
     /// The number of operations from which on a product by the vendor's library is worth a separate launch; `None`
     /// without a library.
@@ -134,16 +134,16 @@ pub trait Device: Send + Sync + Sized + 'static {
 
 /// Memory of a device.
 pub trait DeviceMemory: Any + Send + Sync {
-    /// Returns its start address, as kernels receive it.
+    /// Returns the start address, as kernels receive it.
     fn address(&self) -> u64;
 
-    /// Returns its size in bytes.
+    /// Returns the size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns its bytes, if the host can access them.
+    /// Returns the bytes, if the host can access them.
     fn host(&self) -> Option<&[u8]>;
 
-    /// Returns its bytes for writing, if the host can access them.
+    /// Returns the bytes for writing, if the host can access them.
     fn host_mut(&mut self) -> Option<&mut [u8]>;
 }
 

@@ -25,9 +25,9 @@ pub struct Launch {
 /// along the first axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Boxes {
-    /// The slot of its buffer.
+    /// The slot of the tensor's buffer.
     pub slot: usize,
-    /// The index of its first element in the buffer.
+    /// The index of the tensor's first element in the buffer.
     pub offset: usize,
     /// Element type.
     pub dtype: DType,
@@ -89,7 +89,7 @@ pub struct Finish {
 pub struct MatrixLayout {
     /// The slot of the buffer. One past the last slot stands for the workspace.
     pub slot: usize,
-    /// Its first element.
+    /// The index of the first element in the buffer.
     pub offset: usize,
     /// Elements from one point of the batch, row and column to the next.
     pub strides: [usize; 3],

@@ -18,8 +18,8 @@ use eutectic_ir::{
 /// The element type of a length in memory.
 pub const LENGTH: DType = DType::I32;
 
-/// A distance beyond any extent. An id that is out of range for a run's length is increased by it, so that the id is
-/// out of range of the maximal extent too.
+/// A distance beyond any extent. Kernels add it to ids that are out of range for a run's length. Such ids are then out
+/// of range of the maximal extent, too.
 pub const FAR: i64 = 1 << 30;
 
 /// Returns a kernel whose last buffer holds the lengths, and the symbols of their extents in the same order. Returns
@@ -39,7 +39,7 @@ pub fn from_memory(kernel: &Kernel) -> (Cow<'_, Kernel>, Vec<Symbol>) {
         let mut writer = Writer::of(body, (slot, &symbols), 0..0, (&[], 0.0));
         let mut result = writer.at[body.results[0]];
         for beyond in def.beyond.iter().filter(|beyond| (beyond.counts)(&anchor.attrs)) {
-            let first = place(layout, &groups, beyond.group).expect("operands are over these groups");
+            let first = place(layout, &groups, beyond.group).expect("the layout of the operand has this group");
             let guards = writer.inside(|axis| (first..first + groups[beyond.group]).contains(&axis));
             result = writer.select(guards, result, beyond.value.into());
         }
@@ -102,8 +102,9 @@ struct Writer<'a> {
     slot: usize,
     symbols: &'a [Symbol],
     instrs: Vec<Instr>,
-    /// The new number of each value. `axes` tells on which axes the value depends.
+    /// The new number of each value.
     at: Vec<ValueId>,
+    /// For each value, whether it depends on each axis.
     axes: Vec<Vec<bool>>,
     /// Products of lengths that the new body has already read, each with its value.
     known: Vec<(Dim, ValueId)>,
@@ -158,7 +159,7 @@ impl<'a> Writer<'a> {
             value = Some(value.map_or(factor, |value| self.op("mul", &[value, factor], LENGTH)));
             rest = rest.checked_div(&Dim::of(symbol.clone())).unwrap_or(Dim::Known(1));
         }
-        let arg = value.expect("a product has a factor");
+        let arg = value.expect("a product of lengths has a symbol");
         let extent = Dim::Known(product.capacity().unwrap_or(FAR).saturating_add(1));
         let (from_end, check, guards) = (false, NO_CHECK, Vec::new());
         let id = self.push(Instr::Within { arg, extent, from_end, check, guards, dtype: LENGTH });

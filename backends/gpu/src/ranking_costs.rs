@@ -24,26 +24,26 @@ cost_table! {
         draw_accesses: Count,
         /// The maximal number of digits that usually distinguish the keys of a row. A selection ends after them.
         digits: Count,
-        /// Waits of any ranking, for writing keys and for reading results.
+        /// The number of waits of any ranking, for writing keys and for reading results.
         ranking_waits: Count,
-        /// Waits of a sort before its merges.
+        /// The number of waits of a sort before its merges.
         sort_waits: Count,
-        /// Waits of one merge.
+        /// The number of waits of one merge.
         merge_waits: Count,
-        /// Waits for each digit of a selection.
+        /// The number of waits per digit of a selection.
         digit_waits: Count,
-        /// Waits for gathering the elements that a selection by digits has found.
+        /// The number of waits while the elements that a selection by digits has found are gathered.
         selected_waits: Count,
-        /// Waits for each draw.
+        /// The number of waits per draw.
         draw_waits: Count,
-        /// Waits for each comparison of two selected elements, times the number of elements in the row, whose threads
-        /// share the comparisons.
+        /// The number of waits per comparison of two selected elements, times the number of elements in the row. The
+        /// threads of the row share the comparisons.
         comparison_waits: CountOrNone,
-        /// Waits that take as long as access to one byte of each element of a row.
+        /// The number of waits that take as long as access to one byte of each element of a row.
         byte_waits: Count,
         /// Accesses per element when a block sorts a tile by one digit of a radix sort.
         tile_accesses: Count,
-        /// Waits when a block sorts a tile by one digit of a radix sort.
+        /// The number of waits when a block sorts a tile by one digit of a radix sort.
         tile_waits: Count,
         /// The number of merges that take as long as one digit of a radix sort. Rows that need at least as many merges per
         /// digit are sorted by digits.

@@ -63,8 +63,8 @@ pub(crate) fn sectors(map: &Index, domain: &[usize], order: &[usize], size: usiz
     let fewest = (places.len() * size).div_ceil(SECTOR as usize);
     places.iter_mut().for_each(|place| *place = *place * size as i64 / SECTOR as i64);
     places.dedup();
-    // The accesses may start in the middle of a sector. Other threads read its remainder, so one more sector than
-    // necessary counts as none.
+    // The accesses may start in the middle of a sector. Other threads read its remainder, so one
+    // sector more than the minimum is free.
     if places.len() <= fewest + 1 { 1.0 } else { places.len() as f64 / fewest as f64 }
 }
 

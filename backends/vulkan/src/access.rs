@@ -42,7 +42,8 @@ pub struct BufferAccess {
     count: usize,
     view: BufferView,
     written: bool,
-    /// Whether it may share memory with a slot that the kernel writes. The driver must then not treat it as constant.
+    /// Whether the buffer may share memory with a slot that the kernel writes. The driver must then not treat it as
+    /// constant.
     changes: bool,
 }
 

@@ -5,11 +5,11 @@ use eutectic_ir::DType;
 /// Units that multiply matrices of 16 × 16 16-bit floats by subgroups, and sum in 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatrixUnits {
-    /// Whether they support `f16`.
+    /// Whether the units support `f16`.
     pub f16: bool,
-    /// Whether they support `bf16`.
+    /// Whether the units support `bf16`.
     pub bf16: bool,
-    /// Whether plain arithmetic of 32 threads emulates them, to test their kernels on other devices.
+    /// Whether plain arithmetic of 32 threads emulates the units, to test their kernels on other devices.
     pub emulated: bool,
 }
 
@@ -91,7 +91,7 @@ impl Features {
         memory: 1 << 30,
     };
 
-    /// Returns the features that both have, and the lower ones of their limits.
+    /// Returns the features that both `self` and `most` have, and the lower value of each limit.
     pub fn within(self, most: &Features) -> Features {
         Features {
             int64: self.int64 && most.int64,

@@ -102,7 +102,8 @@ pub fn compile(text: &str, kept: &[(u32, FloatControl)]) -> Result<Spirv, String
         None => text.to_string(),
     };
     let module = naga::front::wgsl::parse_str(text).map_err(|e| defect(e.emit_to_string(text)))?;
-    // All threads of a block call reductions. naga cannot prove this if values were exchanged, so this check is off.
+    // Reductions have barriers, which all threads of a block reach. naga cannot prove this for branches on values that
+    // threads exchanged, so its check is off.
     let flags = ValidationFlags::all() - ValidationFlags::CONTROL_FLOW_UNIFORMITY;
     let mut validator = Validator::new(flags, Capabilities::all());
     let info = validator.validate(&module).map_err(|e| defect(e.emit_to_string(text)))?;

@@ -24,7 +24,7 @@ use crate::dialect::{BlockShape, CudaC, arguments, entry, entry_with, method, sh
 /// Registers of a processor, and the maximal number per thread.
 pub const REGISTERS: usize = 65536;
 const MOST_REGISTERS: usize = 248;
-/// Registers per thread of warp-level matrix units in addition to those of sums and scores, and registers of a bias.
+/// Registers per thread of warp-level matrix units: those in addition to sums and scores, and those of a bias.
 const OTHER_REGISTERS: usize = 40;
 const BIAS_REGISTERS: usize = 25;
 /// Threads of a block that joins splits of the keys.
@@ -115,13 +115,13 @@ impl<'a> AttentionProblem<'a> {
         if self.shares.visible < 1.0 { (self.shares.visible + edges).min(1.0) } else { 1.0 }
     }
 
-    /// Returns the share of blocks of `queries` queries that is computed.
+    /// Returns the share of the blocks of `queries` queries that have a stored query. No other block is computed.
     pub fn stored(&self, queries: usize) -> f64 {
         self.stored.as_ref().map_or(1.0, |stored| stored.share(queries))
     }
 
     /// Returns the simple operations per score of the bias, for tiles of `keys` keys and threads with `room` registers
-    /// for it.
+    /// for the bias.
     pub fn bias_operations(&self, keys: usize, room: usize) -> f64 {
         let each = |(nest, _): &(Nest, usize)| score_bias::operations(nest, &self.kernel.slots, keys, room);
         self.bias.as_ref().map_or(0.0, each) * self.shares.mixed
@@ -301,8 +301,9 @@ impl<'a> AttentionProblem<'a> {
             }
             Units::Warps(resident) => {
                 let threads = bq * 2;
-                let element =
-                    self.unit.ok_or_else(|| vec!["cannot use matrix units for operands of these types".to_string()])?;
+                let why = "cannot use matrix units because the operands do not share a 16-bit float type, and TF32 is \
+                           not allowed for all of them";
+                let element = self.unit.ok_or_else(|| vec![why.to_string()])?;
                 let tiles = operands[1].shared(element, bt, dp) + operands[2].shared(element, ep, bt);
                 let shared = operands[0].shared(element, bq, dp) + 2 * tiles;
                 let call =

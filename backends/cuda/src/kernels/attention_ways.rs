@@ -20,7 +20,8 @@ const GROUPS: [Groups; 4] = [
 ];
 /// Keys per tile of warpgroups.
 const KEYS: [usize; 8] = [64, 80, 96, 112, 128, 144, 160, 176];
-/// Registers per thread in addition to those of tiles, and in addition to those of one instruction's operands.
+/// Registers per thread for other values: in addition to scores, weights and sums, and in addition to the results of a
+/// single matrix instruction.
 const OTHER_REGISTERS: [usize; 2] = [32, 30];
 /// Additional registers of a bias.
 const BIAS_REGISTERS: usize = 25;
@@ -29,7 +30,8 @@ const WARP_TILES: [(usize, usize); 8] =
     [(16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (64, 16), (64, 32), (64, 64)];
 /// The maximal number of warps of a processor.
 const MOST_WARPS: usize = 64;
-/// The number of elements of keys and values that a thread can evaluate ahead, and the seconds of each.
+/// The maximal number of elements of keys and values that a thread evaluates ahead of their use, and the seconds of
+/// each.
 const HELD: usize = 96;
 const EVALUATED: f64 = 2e-8;
 /// The number of 16-bit elements in a line of 128 bytes.
@@ -144,7 +146,7 @@ impl UnitSchedules<'_> {
         let tiles = t.div_ceil(way.keys).div_ceil(way.splits) as f64;
         let visible = self.problem.visible(way.queries, way.keys);
         let stored = (blocks as f64 * self.problem.stored(way.queries)).ceil() as usize;
-        // If a processor has fewer blocks than it can hold, these do not wait for the missing ones.
+        // If a processor has fewer blocks than it can hold, only these blocks share its units.
         let resident = resident.min(blocks.div_ceil(shape.processors)).max(1);
         let join = if way.splits > 1 { JOIN } else { 0.0 };
         let (of_block, longest) = (ENDS + tiles * visible * step, ENDS + tiles * step);

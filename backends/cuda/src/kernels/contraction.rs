@@ -56,7 +56,7 @@ pub fn expected(shape: &DeviceShape, kernel: &Kernel) -> Vec<(String, f64)> {
 
 /// A printed schedule of a product or an attention.
 pub struct PrintedWay {
-    /// Its name.
+    /// The schedule's name.
     pub name: String,
     /// The predicted seconds.
     pub seconds: f64,

@@ -31,7 +31,7 @@ const DECODING: usize = 128;
 const READ: f64 = 4.2e12;
 /// The factor on the read rate for 16-bit columns, which have half as many contiguous bytes.
 const HALF: f64 = 0.92;
-/// The fraction of a column's time that each further row adds. It counts if several columns share the terms of a row.
+/// The fraction of a column's time that each further row adds. It applies if several columns share the terms of a row.
 const ROW: f64 = 0.15;
 /// Multiply-adds per second of one processor.
 const RATE: f64 = 1.2e11;
@@ -75,7 +75,7 @@ pub fn ways<'a>(problem: &'a ProductProblem<'a>) -> Vec<ProductWay<'a>> {
             let rate = if !right.is_along && problem.size() == 2 { HALF * rate } else { rate };
             let decoding = if is_decoded { elements * rows / (rate * ELEMENTS) } else { 0.0 };
             let reading = (bytes * rows / (rate * READ)).max(decoding);
-            // Counts the iterations in which a thread takes its terms.
+            // A thread computes `deep` terms per iteration, and waits for memory in each of its `turns` iterations.
             let abreast = if right.is_along { 1 } else { columns / right.lanes };
             let deep = if right.is_along { right.lanes } else { terms(m) };
             let turns = (k.div_ceil(splits) as f64 / (threads / abreast * deep) as f64).ceil();

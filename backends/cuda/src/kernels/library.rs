@@ -125,7 +125,8 @@ fn stored(kernel: &Kernel, own: &Nest, operands: DType) -> Option<ProductStore> 
     (products == 1 && has).then_some(ProductStore { result, out, finish })
 }
 
-/// Returns a value before casts between floats, which may keep excess precision.
+/// Returns the operand of a chain of casts between floats of at most 32 bits. Results may have excess precision, so the
+/// casts can be omitted.
 fn uncast(own: &Nest, mut value: ValueId) -> ValueId {
     let is_held_as_f32 = |dtype: DType| dtype.is_float() && dtype != DType::F64;
     while let Instr::Map { op, attrs, args, dtype } = &own.instrs[value] {

@@ -22,7 +22,7 @@ pub fn wide(bodies: &[&Body]) -> bool {
 pub struct UnitElement {
     /// The type's name in CUDA C++.
     pub name: &'static str,
-    /// Its bytes.
+    /// The type's size in bytes.
     pub size: usize,
 }
 
@@ -52,9 +52,9 @@ pub fn multiplied(body: &Body) -> ValueId {
 
 /// A printed operand of a product.
 pub struct PrintedOperand {
-    /// Its specialisation of the template `Operand`.
+    /// The operand's specialisation of the template `Operand`.
     pub properties: String,
-    /// The method that evaluates it.
+    /// The method that evaluates elements of the operand.
     pub method: String,
     /// Whether contiguous elements are along the depth.
     pub is_along: bool,

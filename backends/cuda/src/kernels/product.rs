@@ -92,8 +92,8 @@ impl<'a> ProductProblem<'a> {
         ])
     }
 
-    /// Returns the bytes per element of the right operand in memory. Among the buffers with one element for each, the
-    /// widest counts.
+    /// Returns the bytes per element of the right operand in memory. If it is computed from several matrices of its
+    /// extents, the widest element type counts.
     pub fn right_width(&self) -> usize {
         let width = |instr: &Instr| match instr {
             Instr::Load(load) if load.at.mentions(1) && load.at.mentions(2) => {

@@ -18,7 +18,7 @@ pub struct PrintedBias {
     pub before: String,
     /// Methods of the struct of arguments.
     pub methods: String,
-    /// The number of keys for which it is evaluated at once.
+    /// The number of keys for which the bias is evaluated at once.
     pub lanes: usize,
 }
 
@@ -29,8 +29,9 @@ const TILE: usize = 2;
 const EIGHT: usize = 3;
 const KEY: usize = 4;
 
-/// Returns a bias over `[b s t]` with split keys: into tiles of `keys` keys, and these into groups of eight. Divisions
-/// of positions within a tile are then constants. Returns `None` if the number of keys varies at run time.
+/// Returns a bias over `[b s t]` whose keys are split into tiles of `keys` keys, and whose tiles are split into groups
+/// of eight. Divisions of positions within a tile are then constants. Returns `None` if the number of keys varies at
+/// run time.
 fn split(nest: &Nest, keys: usize) -> Option<Nest> {
     nest.length(TILE).is_none().then(|| nest.split(TILE, keys).split(EIGHT, 8))
 }

@@ -63,8 +63,8 @@ const SINGLES: [ProductTile; 6] = [
 ];
 /// Steps of the depth in flight.
 const STAGES: usize = 4;
-/// Seconds per element of a tile's epilogue on matrix units, also for padding; then additional seconds per division in
-/// the epilogue's maps.
+/// Seconds per element in the epilogue of a tile on matrix units, and additional seconds per element for each division
+/// in the epilogue's maps. Padding elements count as well.
 const ELEMENT: [f64; 2] = [0.8e-10, 0.6e-10];
 
 /// Seconds per read of a thread from an operand that is not a strided matrix. The reads of one step are in flight at

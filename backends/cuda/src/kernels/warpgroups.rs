@@ -175,8 +175,8 @@ fn print(problem: &ProductProblem, tile: WarpgroupTile, splits: usize) -> Printe
     }
     let (epilogue, lanes) = epilogue(&problem.own, &problem.kernel.slots, 8, problem.sum, "m")?;
     let head = problem.head(&operands, &epilogue, &[include_str!("../text/warpgroups.cu")]);
-    // With one block per processor, the warpgroup that loads tiles gives registers to those that multiply. Only whole
-    // warpgroups can.
+    // With one block per processor, the warpgroup that loads tiles gives registers to those that multiply. The
+    // instruction for this needs whole warpgroups.
     let threads = rows / 64 * 128 + if boxes.len() == 2 && resident > 1 { 32 } else { 128 };
     let (parameter, argument) = match boxes.len() {
         0 => (String::new(), "(const Box*)0"),

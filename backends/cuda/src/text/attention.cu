@@ -67,7 +67,7 @@ template <class T, int LANES> FN void attend_again(const Slots& s, int b, int at
     for (int n = 0; n < LANES; n++) out[n] = sums[n] / total;
 #endif
 }
-// An out-of-line copy, for kernels that would inline it many times.
+// An out-of-line copy of `attend_again`, for kernels that would otherwise inline it many times.
 template <class T, int LANES> OUT_OF_LINE void call_again(const Slots& s, int b, int at, int e, T* out) { attend_again<T, LANES>(s, b, at, e, out); }
 
 // Stores some columns of a query, given weighted sums, the maximal score and the sum of the weights. With SPLITS > 1,
@@ -212,7 +212,7 @@ template <class T, int BQ, int BT, int DC, int EC, int SPLITS, int LANES, int BI
 #pragma unroll
                 for (int j = 0; j < TE; j++) sums[i][j] *= scale;
             }
-            // A thread's keys are sixteen rows apart, so that neighbouring threads write to different banks.
+            // A thread takes every sixteenth key, so that neighbouring threads write to different banks.
 #pragma unroll
             for (int j = 0; j < TT; j++) {
                 alignas(16) T column[4] = { x[0][j], x[1][j], x[2][j], x[3][j] };

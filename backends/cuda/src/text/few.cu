@@ -107,7 +107,8 @@ template <class T, int COLUMNS, int TERMS, int THREADS, int SPLITS, int LANES> F
     slots.follow();
     const Slots& s = slots;
     constexpr int V = R::LANES, WARPS = THREADS / 32;
-    // Neighbouring threads take ABREAST groups of columns. A thread has OWN columns and DEEP terms.
+    // The columns of a block form ABREAST groups, one for each of ABREAST neighbouring threads. A thread has the OWN
+    // columns of its group, and takes DEEP terms at once.
     constexpr int ABREAST = R::ALONG ? 1 : COLUMNS / V, OWN = R::ALONG ? COLUMNS : V, DEEP = R::ALONG ? V : TERMS;
     constexpr int STEP = ABREAST < 32 ? ABREAST : 32, COUNT = M * OWN, KEPT = kept<COUNT, 16, STEP>();
     T* const parts = (T*)shared_memory();

@@ -5,9 +5,9 @@
 template <int WHICH, class H, int OUTER, int DEPTH, int THREADS> struct Halves : Tile<WHICH, OUTER, DEPTH, THREADS> {
     using Base = Tile<WHICH, OUTER, DEPTH, THREADS>;
     using O = Operand<WHICH>;
-    // Padding avoids bank conflicts of simultaneous reads. They read eight rows of 16 bytes, or eight neighbours of
-    // four terms. For the values of attention (WHICH == 2), these are every other term, because weights are of
-    // neighbouring terms.
+    // Padding avoids bank conflicts of simultaneous reads. These read eight rows of 16 bytes, or eight neighbours of
+    // four terms. For 32-bit values of attention (WHICH == 2), the four terms are every other one, because a thread's
+    // weights belong to neighbouring terms.
     static constexpr int PAD = O::ALONG || sizeof(H) == 2 ? 16 / sizeof(H) : WHICH == 2 ? 4 : 8;
     static constexpr int STRIDE = (O::ALONG ? DEPTH : OUTER) + PAD, SIZE = (O::ALONG ? OUTER : DEPTH) * STRIDE, V = O::LANES;
 

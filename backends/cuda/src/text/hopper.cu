@@ -11,13 +11,13 @@ FN void barrier_start(u64* barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(count) : "memory");
 }
 // Makes initialised barriers visible to the copy engine and to the other blocks of the cluster. The thread that
-// initialised them must call it.
+// initialised the barriers must call this function.
 FN void barriers_started() { asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory"); }
 FN void barrier_arrive(u64* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(shared_address(barrier)) : "memory");
 }
 // Arrives at the barrier of a block of the cluster. The barrier orders reads of the matrix units, which are complete,
-// so a release for the whole cluster is not needed. It would wait for all of the thread's writes.
+// so no release for the whole cluster is needed. A release would wait for all of the thread's writes.
 FN void barrier_arrive_at(u64* barrier, int rank) {
     asm volatile("{ .reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there]; }"
         :: "r"(shared_address(barrier)), "r"(rank) : "memory");

@@ -44,8 +44,8 @@ FN unsigned char* shared_memory() {
 
 struct alignas(16) Quad { unsigned x, y, z, w; };
 
-// Lets the next kernel start on free resources once all blocks of this one have called it. An earlier start would give
-// some processors more of the next kernel's blocks than others.
+// Lets the next kernel start on free resources once all blocks of this kernel have called this function. An earlier
+// start would give some processors more of the next kernel's blocks than others.
 FN void let_kernels_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");

@@ -31,7 +31,7 @@ template <int BT, int BIAS> FN void fetch(const Slots& s, Kept& kept, int b, con
     for (int row = 0; row < 2; row++)
 #pragma unroll
         for (int j = 0; j < BT / 8; j++) {
-            // In a partial tile, a group of eight keys is read here if it is complete, and separately if not.
+            // The loop reads the complete groups of eight keys of a partial tile. `bias_of_last` reads the other group.
             if (KEYS % BT != 0 && j * 8 + 8 > KEYS % BT && tile == KEYS / BT) continue;
 #pragma unroll
             for (int h = 0; h < 2; h += BIAS)
@@ -96,6 +96,7 @@ FN void weigh(const Slots& s, const Kept& kept, int b, const int (&of_rows)[2], 
             }
         total[row] = total[row] * scale[row] + sum;
     }
-    // The weights are computed before this point, in parallel with the products in flight, and not after these.
+    // The weights must be computed before this point, in parallel with the products in flight. The compiler could
+    // otherwise move them after those products.
     hold(x);
 }

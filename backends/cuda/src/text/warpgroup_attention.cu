@@ -25,7 +25,7 @@ FN void copies_arrive(u64* barrier) {
 // then the next 64. The eight 16-byte units of a line are permuted by the line's number, which avoids bank conflicts.
 template <int WHICH, class H, int ROWS, int NEAR> struct Lines {
     using O = Operand<WHICH>;
-    // An element of the values is addressed by column and key, one of queries or keys by number and depth.
+    // An element of the values is addressed by column and key; an element of queries or keys, by row and depth.
     static constexpr bool OF_VALUES = WHICH == 2, BESIDE = OF_VALUES != O::ALONG;
     static constexpr int END = OF_VALUES ? O::DEPTH : O::OUTER, WIDTH = OF_VALUES ? O::OUTER : O::DEPTH;
     static constexpr int SPAN = ROWS * LINE, SIZE = (NEAR + LINE - 1) / LINE * SPAN, V = O::LANES;

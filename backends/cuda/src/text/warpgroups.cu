@@ -54,7 +54,8 @@ template <int WHICH, class H, int OUTER> struct Staged {
         if constexpr (O::ALONG) { o = group / (TERMS / V); k = group % (TERMS / V) * V; }
         else { k = group / (OUTER / V); o = group % (OUTER / V) * V; }
     }
-    // Evaluates the share of one of 128 threads. Elements outside of the operand, whose depth ends at `end`, are zeros.
+    // Evaluates this thread's share of the tile, which 128 threads evaluate together. Elements outside of the operand,
+    // whose depth ends at `end`, are zeros.
     METHOD void fetch(const Slots& s, int b, int outer, int depth, int end) {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {

@@ -33,11 +33,11 @@ pub(crate) struct Combined {
 /// The work of an anchor, that is of a product or an attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AnchorWork {
-    /// Its operations.
+    /// Operations of the anchor.
     pub flops: f64,
     /// Seconds of these operations if all processors are busy.
     pub seconds: f64,
-    /// Blocks that work on it, at least 1.
+    /// Blocks that work on the anchor, at least 1.
     pub blocks: f64,
 }
 
@@ -158,7 +158,7 @@ impl Costs {
         AnchorWork { flops: 0.0, seconds: 0.0, blocks: (domain / 2048.0).max(1.0) }
     }
 
-    /// Returns the operations of the operands' expressions. Each tile of the result evaluates its elements again.
+    /// Returns the operations of the operands' expressions. Each tile of the result evaluates its operands again.
     /// Operands that are only loaded count as 0.
     pub(crate) fn prologues(&self, kernel: &Kernel) -> f64 {
         let result = points(&kernel.body.domain);

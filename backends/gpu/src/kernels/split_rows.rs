@@ -48,7 +48,7 @@ struct SplitRows<'a> {
     reductions: Vec<ValueId>,
     /// The type of partial results.
     dtype: DType,
-    /// The number of reductions, one after the other, that each value depends on.
+    /// For each value, the length of the longest chain of reductions that it depends on.
     levels: Vec<usize>,
     /// Whether a value varies along its row.
     varies: Vec<bool>,
@@ -71,7 +71,7 @@ impl SplitRows<'_> {
     fn stage(&self, stage: usize, is_last: bool) -> Option<Kernel> {
         let (nest, workspace, dtype) = (&self.nest, self.workspace(), self.dtype);
         let mut instrs = Vec::new();
-        // The last instruction of each reduction of an earlier launch, which takes the place of the reduction.
+        // For each reduction whose partial results an earlier launch stored, the instruction that combines them.
         let mut whole: Vec<(ValueId, Instr)> = Vec::new();
         for &id in self.reductions.iter().filter(|&&id| self.levels[id] <= stage) {
             whole.push((id, self.combine(id, &mut instrs)?));

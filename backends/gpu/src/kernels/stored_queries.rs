@@ -35,7 +35,7 @@ struct StoredAxis {
     bounds: Vec<Guard>,
 }
 
-/// The bodies of two functions of printed kernels.
+/// The bodies of the two functions by which a printed attention finds its stored queries.
 pub struct QueryFunctions {
     /// An expression in `b`: the number of stored queries.
     pub count: String,

@@ -21,7 +21,7 @@ impl<D: Device> BoundBuffer<D> {
         Ok(BoundBuffer { block, stream, device: device.clone() })
     }
 
-    /// Returns its memory.
+    /// Returns the buffer's memory.
     pub fn block(&self) -> &D::Block {
         &self.block
     }

@@ -37,11 +37,11 @@ pub enum SlotSource {
 
 /// A step with the sources of its slots.
 pub struct BoundStep {
-    /// The number of its kernel.
+    /// The number of the step's kernel.
     pub kernel: usize,
     /// The source of each slot.
     pub sources: Vec<SlotSource>,
-    /// The slots that it writes.
+    /// The slots that the step writes.
     pub stores: Vec<usize>,
     /// The part of the model that the step computes.
     pub origin: Origin,
@@ -65,16 +65,17 @@ pub struct Code<D: Device> {
     pub inputs: Vec<(String, Type)>,
     pub outputs: Vec<(String, Type)>,
     pub states: Vec<(String, Type)>,
-    /// For each step of a run, whether each output needs it, and last whether any state does.
+    /// For each step of a run, whether each output needs it. The last entry is whether any state needs it.
     pub needed: Vec<Vec<bool>>,
-    /// For each step of the load program and of a run, the earlier steps that it waits for.
+    /// For each step of the load program and for each step of a run, the earlier steps that must end first.
     pub waits: [Vec<Vec<usize>>; 2],
     pub arena_bytes: usize,
     /// Bytes of scratch memory: the maximum over all kernels.
     pub workspace: usize,
     /// Whether any step checks ids that it reads from tensors.
     pub faults: bool,
-    /// For each kernel, its checks of ids: number, extent, and whether negative ids count from the end.
+    /// For each kernel, its checks of ids: the check's number, the extent of the indexed axis, and whether negative ids
+    /// count from the end of that axis.
     checks: Vec<Vec<(usize, Dim, bool)>>,
     /// The program, if some of its extents are known only at run time.
     pub varying: Option<Program>,
@@ -101,7 +102,7 @@ impl Barriers {
         while let Some(earlier) = todo.pop().filter(|_| !stands) {
             match self.launched.binary_search(&earlier) {
                 Ok(_) => stands = earlier >= self.last,
-                // A step that is left out is replaced by the steps that it depends on.
+                // The earlier step was not launched, so the steps that it depends on replace it.
                 Err(_) => todo.extend(&waits[earlier]),
             }
         }
@@ -276,7 +277,7 @@ fn place_lengths(symbols: &[Vec<Symbol>], program: &Program, alignment: usize) -
     (places, lengths)
 }
 
-/// Returns the checks of ids in a kernel.
+/// Returns the checks of ids in a kernel, in the form of `Code::checks`.
 fn checks(kernel: &Kernel) -> Vec<(usize, Dim, bool)> {
     let check = |instr: &Instr| match instr {
         Instr::Within { extent, from_end, check, .. } => Some((*check, extent.clone(), *from_end)),

@@ -9,13 +9,17 @@ pub fn wrong(what: &'static str, name: &str, problem: String) -> BackendError {
 
 /// Checks the number of bound tensors.
 pub fn expect(what: &'static str, got: usize, wanted: usize) -> Result<(), BackendError> {
-    if got == wanted { Ok(()) } else { Err(wrong(what, "*", format!("{got} given, the program has {wanted}"))) }
+    let problem = || format!("cannot take {got} of them because the program has {wanted}; give one for each");
+    if got == wanted { Ok(()) } else { Err(wrong(what, "*", problem())) }
 }
 
 /// Checks that a range is within memory of `size` bytes.
 pub fn part(what: &'static str, name: &str, at: usize, bytes: usize, size: usize) -> Result<(), BackendError> {
     match at.checked_add(bytes).is_some_and(|end| end <= size) {
         true => Ok(()),
-        false => Err(wrong(what, name, format!("{bytes} bytes at byte {at} exceed the buffer of {size} bytes"))),
+        false => {
+            let problem = format!("cannot access {bytes} bytes at byte {at} because the buffer has {size} bytes");
+            Err(wrong(what, name, problem))
+        }
     }
 }

@@ -52,10 +52,14 @@ impl<D: Device> GpuLoaded<D> {
         let mut stream = device.stream()?;
         for &(n, tensor) in given {
             let Some((name, ty)) = code.params.get(n) else {
-                return Err(wrong("parameter", &n.to_string(), format!("the program has {}", code.params.len())));
+                let count = code.params.len();
+                let problem =
+                    format!("cannot replace it because the program has only {count} parameters, counted from 0");
+                return Err(wrong("parameter", &n.to_string(), problem));
             };
             if tensor.ty() != *ty {
-                return Err(wrong("parameter", name, format!("{} given, the program takes {ty}", tensor.ty())));
+                let problem = format!("cannot take {} because the program takes {ty}", tensor.ty());
+                return Err(wrong("parameter", name, problem));
             }
             new.params[n] = None;
             if code.run.iter().chain(steps().map(|s| s.1)).any(|step| read(n, step)) {
@@ -74,7 +78,7 @@ impl<D: Device> GpuLoaded<D> {
             if !is_new {
                 let block = device.allocate(code.loaded_bytes[n], Memory::Device)?;
                 if let Some(old) = old {
-                    // Steps may keep a part of the old contents, so these are copied.
+                    // Steps may keep a part of the old contents, which are therefore copied.
                     stream.copy(old.address(), block.address(), old.bytes())?;
                 }
                 new.loaded[n] = Some(Arc::new(block));

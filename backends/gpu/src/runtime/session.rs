@@ -24,7 +24,7 @@ struct PortMemory<D: Device> {
     what: &'static str,
     name: String,
     ty: Type,
-    /// The placement of its tensor in memory at the current lengths.
+    /// The placement of the tensor in the port's memory, at the current lengths.
     placement: Placement,
     own: D::Block,
     bound: Option<Box<BoundBuffer<D>>>,
@@ -89,7 +89,8 @@ impl<D: Device> PortMemory<D> {
     }
 
     fn expect(&self, got: usize, bytes: usize) -> Result<(), BackendError> {
-        if got == bytes { Ok(()) } else { Err(self.wrong(format!("{got} bytes given, {} is {bytes} bytes", self.ty))) }
+        let problem = || format!("cannot take {got} bytes because {} has {bytes} bytes", self.ty);
+        if got == bytes { Ok(()) } else { Err(self.wrong(problem())) }
     }
 }
 
@@ -99,7 +100,7 @@ fn placed<D: Device>(code: &Code<D>, ty: &Type, lengths: &[usize]) -> Placement 
         Some(program) => Placement::new(ty, &program.lengths(lengths)),
         None => Placement::new(ty, &|_| None),
     };
-    placement.expect("all extents of a program have lengths")
+    placement.expect("the program defines each extent of its ports")
 }
 
 impl<D: Device> GpuSession<D> {
@@ -138,9 +139,10 @@ impl<D: Device> GpuSession<D> {
             Port::State(n) => (2, "state", n),
         };
         let count = self.places[kind].len();
-        self.places[kind]
-            .get_mut(n)
-            .ok_or_else(|| wrong(what, &n.to_string(), format!("the program has {count}, counted from 0")))
+        self.places[kind].get_mut(n).ok_or_else(|| {
+            let problem = format!("cannot access it because the program has {count} {what}s, counted from 0");
+            wrong(what, &n.to_string(), problem)
+        })
     }
 
     /// Enqueues a run. It replays a recording if the device supports recording.
@@ -223,8 +225,8 @@ impl<D: Device> Session for GpuSession<D> {
     }
 
     fn adopt(&mut self, loaded: Arc<dyn Loaded>) -> Result<(), BackendError> {
-        let other =
-            "these are parameters of another program; use the result of `replace` on the parameters of this session";
+        let other = "cannot use these parameters because they belong to another program; use the result of `replace` \
+                     on the parameters of this session";
         let loaded = (loaded as Arc<dyn Any + Send + Sync>).downcast::<GpuLoaded<D>>().ok();
         let loaded = loaded.filter(|loaded| Arc::ptr_eq(&loaded.code, &self.loaded.code));
         let loaded = loaded.ok_or_else(|| wrong("parameter", "*", other.into()))?;
@@ -278,7 +280,8 @@ impl<D: Device> Session for GpuSession<D> {
                 place.expect(buffer.bytes(), place.ty.bytes())?;
                 let buffer = (buffer as Box<dyn Any>).downcast::<BoundBuffer<D>>().ok().filter(|b| b.is_of(&device));
                 Some(buffer.ok_or_else(|| {
-                    place.wrong("the buffer is on another device; allocate one from this session".into())
+                    let why = "cannot bind the buffer because it is on another device; allocate one from this session";
+                    place.wrong(why.into())
                 })?)
             }
             None => None,

@@ -34,7 +34,8 @@ const USUAL: Waits = Waits { step: 80_000.0, joining: 800_000.0, byte: 14.0 };
 /// of the tile forms, to 16 products by 18 schedules each on an H200. Half of the predictions are within a factor of
 /// 1.08.
 const ALONG: Waits = Waits { step: 27_000.0, joining: 720_000.0, byte: 20.0 };
-/// Seconds per multiply-add of a processor. In 14 of them, its share of an H200's 4 TB/s stores and reads a byte.
+/// Seconds per multiply-add of a processor, at which 14 multiply-adds take as long as storing and reading a byte at the
+/// processor's share of an H200's 4 TB/s.
 const UNIT: f64 = 4.7e-12;
 /// The rates of direct convolution on an H200 under Vulkan.
 const RATES: Rates = Rates { operations: 1.6e13, ..Rates::USUAL };

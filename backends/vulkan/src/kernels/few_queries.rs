@@ -119,12 +119,12 @@ struct Join<'a> {
     vectors: usize,
     /// The functions of the maximum and of the exponential.
     functions: [&'a str; 2],
-    /// The maximum if there are no scores.
+    /// The maximal score if there are no scores.
     nothing: &'a str,
 }
 
 impl Join<'_> {
-    /// Returns the statements, for the maximum and total of the other sums, and for each of their vectors.
+    /// Returns the statements, given the maximal score, the total weight and the vectors of the sums to combine.
     fn text(&self, [most, total]: [&str; 2], sum: &dyn Fn(usize) -> String) -> String {
         let Join { vectors, functions: [max, exp], nothing } = *self;
         let mut text = format!(

@@ -40,7 +40,7 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Result<Atten
     let few = s <= 16 || b * s.div_ceil(32) < shape.processors / 2;
     let all: &[AttentionTile] = if few { &FEW_QUERY_TILES } else { &MANY_QUERY_TILES };
     let bytes = |tile: &AttentionTile| shared(tile).iter().map(|(.., count)| count * sum.size()).sum::<usize>();
-    // A large tile is used unless its padding has many more rows than there are queries.
+    // A tile of more than 32 queries must pad the queries to at most 9/8 of the rows that tiles of 16 need.
     let rows = |tile: &AttentionTile| s.next_multiple_of(tile.queries);
     let is_full = |tile: &AttentionTile| 8 * rows(tile) <= 9 * rows(&FEW_QUERY_TILES[0]) || tile.queries <= 32;
     let fits = |tile: &&AttentionTile| bytes(tile) <= shape.shared && tile.threads <= shape.threads && is_full(tile);
@@ -138,7 +138,8 @@ pub fn print(
 }
 
 /// Returns statements that add the product of two tiles to a thread's four vectors. A vector of the left tile has four
-/// queries, one of the right tile four keys or columns. Each iteration processes several lines at constant offsets.
+/// queries, and a vector of the right tile has four keys or columns. Each iteration processes several lines at constant
+/// offsets.
 fn multiply([left, right]: [&str; 2], [sums, ty]: [&str; 2], [bq, bt]: [usize; 2], lines: usize) -> String {
     let turn = if lines.is_multiple_of(4) { 4 } else { 1 };
     let mut text = format!("{{\nvar l = tq / 4;\nvar r = tt / 4;\nfor (var n = 0; n < {lines}; n += {turn}) {{\n");

@@ -78,7 +78,7 @@ pub struct UnitTile<'a> {
     pub depth: usize,
     /// The end of the operand's depth, if a tile may reach beyond.
     pub end: Option<&'a str>,
-    /// Its start in shared memory, in units of 16 bytes.
+    /// The tile's start in shared memory, in units of 16 bytes.
     pub at: usize,
     pub dtype: DType,
 }

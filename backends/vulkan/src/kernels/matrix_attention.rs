@@ -26,7 +26,7 @@ pub fn tile(problem: &AttentionProblem<'_>, shape: &DeviceShape) -> Option<Atten
     let dialect = problem.dialect;
     let [_, s, _, d, e] = problem.extents;
     let takes = problem.operand_type().is_some_and(|dtype| dialect.matrices.take(dtype));
-    // Two threads of a subgroup share a row.
+    // Subgroups need 32 threads, because two threads share each of the 16 rows.
     if !takes || problem.sum != DType::F32 || dialect.subgroup.is_none() || lanes(dialect) != 2 * SIDE || d > MAX_TERMS
     {
         return None;

@@ -134,7 +134,7 @@ impl PrintedOperand {
         tile.outer * tile.depth / self.lanes.count
     }
 
-    /// Returns statements for each of a thread's groups, given the register of the group.
+    /// Returns statements for each group of neighbours that a thread loads, given the register of the group.
     fn each(&self, tile: &OperandTile<'_>, threads: usize, text: impl Fn(&str) -> String) -> String {
         let groups = self.groups(tile);
         let of_round = |round: usize| {
@@ -145,7 +145,7 @@ impl PrintedOperand {
         (0..groups.div_ceil(threads)).map(of_round).collect()
     }
 
-    /// Returns statements that declare the position of a group in its tile.
+    /// Returns statements that declare the position of a group of neighbours in its tile.
     fn place(&self, tile: &OperandTile<'_>) -> String {
         let (count, OperandTile { outer, depth, .. }) = (self.lanes.count, *tile);
         let (o, k) = match self.along {
@@ -155,7 +155,7 @@ impl PrintedOperand {
         format!("let at_o = {o};\nlet at_k = {k};\n")
     }
 
-    /// Returns statements that evaluate a group of the tile at `[o0, k0]`, if it is inside of the operand.
+    /// Returns statements that evaluate a group of neighbours of the tile at `[o0, k0]`, if it is inside the operand.
     fn evaluate(&self, x: &str, tile: &OperandTile<'_>, [o0, k0]: [&str; 2], ty: &str) -> String {
         let count = self.lanes.count;
         let by = |split: bool| if split && count > 1 { format!(" / {count}") } else { String::new() };
@@ -168,7 +168,7 @@ impl PrintedOperand {
         text + "}\n"
     }
 
-    /// Returns statements that store a group in shared memory.
+    /// Returns statements that store a group of neighbours in the tile's shared memory.
     fn leave(&self, x: &str, tile: &OperandTile<'_>) -> String {
         let (count, OperandTile { memory, stride, .. }) = (self.lanes.count, *tile);
         if !self.along && count == 4 {

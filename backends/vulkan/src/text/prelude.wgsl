@@ -175,7 +175,7 @@ fn gelu_erf_f32(x: f32) -> f32 {
 fn erf_f32(x: f32) -> f32 {
     let z = x * x;
     var p = fma(fma(fma(8.53901e-5, z, -0.000818196), z, 0.0052044378), z, -0.026860753);
-    // The last coefficient is the slope at 0 minus 1. It is small, and x itself is added by one rounding.
+    // erf x = x + x·P(x²), so the last coefficient of P is the slope of erf at 0, minus 1. The sum is rounded once.
     p = fma(fma(fma(p, z, 0.112837195), z, -0.37612635), z, 0.12837917);
     let large = copysign_f32(1.0 - erfc_positive(abs(x)), x);
     return select(select(large, fma(x, p, x), abs(x) < 0.8), x, !(x == x));

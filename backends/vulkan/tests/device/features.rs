@@ -13,7 +13,7 @@ fn lowered(most: Features) -> VulkanOptions {
     VulkanOptions { most, ..bare() }
 }
 
-/// Returns options with so many processors that schedules use other tiles, and split sums and keys.
+/// Returns options with many processors, for which schedules use other tiles and split sums and keys.
 fn wide() -> VulkanOptions {
     VulkanOptions { processors: Some(128), ..bare() }
 }
@@ -52,7 +52,7 @@ fn very_long_rows_are_ranked_by_grids_of_two_axes() {
     passes(lowered(folded), checks("rankings", "very_long_rows_are_ranked"));
 }
 
-/// On these devices, a block has memory for rows of at least 1,736 elements.
+/// On all of [`DEVICES`], a block has memory for rows of at least 1,736 elements.
 #[test]
 fn rows_are_ranked_on_devices_that_have_less() {
     for options in DEVICES.map(lowered) {

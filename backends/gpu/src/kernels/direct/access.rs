@@ -31,9 +31,9 @@ pub(super) struct Access {
     pub size: usize,
     /// Elements from one point of each axis to the next; `None` if the steps are not constant.
     steps: Option<SmallVec<[i64; 12]>>,
-    /// The index of its first element.
+    /// The index of the element at coordinate 0 of each axis.
     first: i64,
-    /// The axes on which it depends.
+    /// For each axis, whether the index depends on it.
     pub mentions: SmallVec<[bool; 12]>,
 }
 
@@ -73,7 +73,7 @@ impl Access {
         self.size == 2 && self.steps_by_one(axis) && divides(self.first) && self.steps.as_ref().is_some_and(others)
     }
 
-    /// Returns the number of distinct addresses that it reads if `written` points of each axis are unrolled.
+    /// Returns the number of distinct addresses that the access reads if `written` points of each axis are unrolled.
     pub fn places(&self, written: &[usize]) -> usize {
         let Some(steps) = &self.steps else {
             let mentioned = written.iter().zip(&self.mentions).filter(|(_, mentioned)| **mentioned);

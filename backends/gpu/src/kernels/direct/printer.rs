@@ -109,7 +109,8 @@ impl Direct<'_> {
         let (outer, rank) = (self.outer, self.extents.len());
         let operands = self.nests()?;
         let mut written = Written::default();
-        // The axes count the first result of a tile, and the iterations over the depth.
+        // A coordinate is the tile's first result along an axis of the result, and the iteration of a loop along an
+        // axis of the depth.
         written.nest.domain = (0..rank)
             .map(|axis| match axis < outer {
                 true => self.extents[axis] - self.written[axis] + 1,

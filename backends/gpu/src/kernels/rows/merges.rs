@@ -199,7 +199,7 @@ impl Merges<'_> {
         }
     }
 
-    /// Prints the stores of each element's rank in place of its key, or of the positions in sorted order.
+    /// Prints the stores that replace keys: by the ranks of elements or, with `in_order`, by positions in sorted order.
     fn leave_ranks(&mut self) {
         let (dialect, key) = (self.dialect, self.dialect.register(self.ranking.key()));
         let most = i32::try_from(self.ranking.order.most).unwrap_or(i32::MAX).to_string();

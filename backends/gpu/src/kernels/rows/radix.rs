@@ -348,8 +348,8 @@ impl Printer<'_> {
         self.line("}");
     }
 
-    /// Prints the exchange that moves elements to the threads of their ranks. A thread gets adjacent elements. Before
-    /// the store, its elements are one block of threads apart instead, so that stores are coalesced.
+    /// Prints the exchange that moves each element to the thread of its rank. A thread gets elements of adjacent ranks.
+    /// Before the store (`is_end`), neighbouring threads get adjacent ranks instead, so that stores are coalesced.
     fn exchange(&mut self, is_end: bool) {
         let own = if is_end { format!("n * {} + thread", self.pass.threads) } else { format!("thread * {OWN} + n") };
         self.each(OWN, &[format!("{} = key[n];", self.keys("rank[n]"))]);

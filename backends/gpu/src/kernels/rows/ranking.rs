@@ -52,7 +52,7 @@ pub(crate) struct Ranking {
     pub order: Order,
     /// The element type of the ordered values.
     pub of: DType,
-    /// Its number among the rankings of the body.
+    /// The ranking's number among those of the body.
     nth: usize,
 }
 
@@ -91,7 +91,7 @@ impl Ranking {
         padded(dialect, (self.number(0), self.key(), count), at)
     }
 
-    /// Returns an element of the two tables of a selection: selected keys, and their positions.
+    /// Returns the key and the position of a selected element, from its index in their tables in shared memory.
     pub(super) fn first(&self, dialect: &dyn Dialect, count: usize, at: &str) -> [String; 2] {
         [(1, self.key()), (2, DType::I32)].map(|(table, dtype)| dialect.left((self.number(table), dtype, count), at))
     }

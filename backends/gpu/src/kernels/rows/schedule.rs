@@ -136,7 +136,7 @@ impl Schedule {
         };
         let stored = |axis: usize| nest.stores.iter().filter_map(move |s| size_beside(axis, s.slot, &s.at));
         let bytes = |axis: usize| loaded(axis).chain(stored(axis)).sum::<usize>();
-        // The number of rows is a power of two, so that the number of threads per block is one too.
+        // The number of rows is a power of two, so that the number of threads per block is a power of two, too.
         let points = nest.domain[1];
         let at_once = ranked.map_or(usize::MAX, |rows| 1 << rows.rows(points).checked_ilog2().unwrap_or(0));
         let is_selected = ranked.is_some_and(|rows| !rows.sorts);

@@ -131,7 +131,7 @@ impl LongRows<'_> {
         for (id, instr) in self.nest.instrs.iter().enumerate() {
             let mut new = instr.clone();
             new.substitute(&at, &value, &domain);
-            // Uses of the ranking refer to `rank`, so a constant takes its place.
+            // Uses of the ranking refer to `rank`, so a constant replaces the ranking instruction.
             body.push(if id == ranking.id { Instr::Constant { value: 0.into(), dtype: DType::I32 } } else { new });
         }
         let mut stores = self.nest.stores.clone();

@@ -201,7 +201,7 @@ impl Selection<'_> {
         self.lines.push(dialect.meet());
     }
 
-    /// Returns an element of the tables of selected keys and positions.
+    /// Returns the key and the position of a selected element, from its index in their tables in shared memory.
     pub(super) fn first(&self, at: &str) -> [String; 2] {
         self.ranking.first(self.dialect, self.team.rows * self.ranking.order.most, at)
     }
@@ -218,8 +218,8 @@ impl Selection<'_> {
         format!("{} = {value};", self.rank(&format!("own_keys + {at}")))
     }
 
-    /// Prints statements that give all elements the rank of those that are not selected. Prints nothing if positions
-    /// are stored in sorted order.
+    /// Prints statements that set the rank of every element to `most`, the common rank of unselected elements. Prints
+    /// nothing if positions are stored in sorted order.
     pub(super) fn reset_ranks(&mut self) {
         if self.in_order {
             return;

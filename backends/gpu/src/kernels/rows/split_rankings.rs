@@ -182,7 +182,7 @@ impl LongRows<'_> {
         let own = body.load((values, dtype), self.at(0, &point), Vec::new());
         let place = body.load((places, DType::I32), self.at(0, &point), Vec::new());
         let order = Comparison::new(&mut body, own, dtype, ranking.order.descending);
-        // The number of elements of the other part that are known to come before.
+        // The number of elements of the other part that are known to come before the thread's element.
         let mut before = body.constant(0, DType::I32);
         let halves = std::iter::successors(Some(step), |by| Some(by / 2)).take_while(|&by| by > 0);
         for by in halves {
@@ -204,7 +204,7 @@ impl LongRows<'_> {
             let at = self.at(0, &to);
             vec![Store::new(values, at.clone(), own), Store::new(places, at, place)]
         } else {
-            self.ranks(&mut body, ranking, (tables.ranks.expect("the last merge leaves ranks"), place), to)
+            self.ranks(&mut body, ranking, (tables.ranks.expect("a sort by merges has a table of ranks"), place), to)
         };
         self.buffers.stage(AnchorKernel::map(), domain, body.0, stores)
     }
@@ -245,8 +245,8 @@ impl Comparison {
         Comparison { own, descending, nan }
     }
 
-    /// Returns whether an element of the other part comes before. The first result holds if the other part is the first
-    /// one, the second result if it is the second one.
+    /// Returns whether an element of the other part comes before the own element. The first result applies if the other
+    /// part is the first of the two, the second result if it is the second.
     fn before(&self, body: &mut BodyWriter, other: ValueId) -> [ValueId; 2] {
         let names = if self.descending { ["ge", "gt"] } else { ["le", "lt"] };
         let [or_equal, strictly] = names.map(|name| body.op(name, &[other, self.own], DType::Bool));

@@ -170,7 +170,7 @@ impl<'a> Cuts<'a> {
             let arg = instrs[scan].args()[0];
             instrs.push(Instr::reduce(self.cuts[cut].how, arg, self.dtype));
             stores.push(Store::new(self.kernel.slots.len(), self.place(&self.part(), cut, false), instrs.len() - 1));
-            // No instruction needs the scan itself, so it is not printed.
+            // Only the reduction is stored. The scan keeps its number, and is not printed because nothing reads it.
             scan
         });
         self.kernel(self.nest.domain.clone(), instrs, stores)

@@ -15,11 +15,11 @@ pub(super) const GROUPS: usize = 8;
 /// A scan of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scan {
-    /// The facts of its row operation.
+    /// The properties of the row operation.
     pub row: &'static RowOp,
     /// The element type.
     pub dtype: DType,
-    /// Whether it goes from the last element to the first.
+    /// Whether the scan goes from the last element to the first.
     pub reverse: bool,
     /// Whether a result leaves out its own element.
     pub exclusive: bool,
@@ -110,9 +110,9 @@ impl Scan {
 
 /// The result of scanning the totals of a row's threads.
 pub(super) struct Together {
-    /// The combined elements of the threads before this one; `None` for a single thread.
+    /// The combined elements of all earlier threads of the row; `None` for a single thread.
     pub before: Option<Vec<String>>,
-    /// The combined elements of all threads.
+    /// The combined elements of all threads of the row.
     pub all: Vec<String>,
 }
 
