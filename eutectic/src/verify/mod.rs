@@ -56,10 +56,11 @@ pub use self::{
 };
 use crate::{Compiler, Error, Planned, compile::bound};
 
-/// The limit on operations and elements of a program that is interpreted, about a second in an optimized build.
+/// The maximal number of operations and elements of a program that is interpreted. Interpreting a program of
+/// this size takes about a second in an optimized build.
 const MOST_INTERPRETED: f64 = 3e7;
 
-/// The purpose for which the rules of a compiler were chosen. The allowed differences depend on it.
+/// The rounding errors that the rules of a compiler may introduce. The allowed differences depend on them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
     /// The precision to which operands of products and attention may be rounded.

@@ -201,7 +201,8 @@ impl KernelBuilder<'_> {
         let one = dims.last() == Some(&1) || dims.contains(&0);
         if at.get(outer.len()) != along.as_ref() && !one {
             return Err(format!(
-                "cannot fuse a reader of `{}` because it reads another element of the row",
+                "cannot fuse a reader of `{}` because a point of the reader needs an element of the row that another \
+                 point computes",
                 self.node(class).op
             ));
         }
