@@ -54,8 +54,8 @@ pub struct PlanKernel {
     pub interior: Vec<ClassId>,
     /// The classes that it reads, ascending: leaves, and classes that other kernels store.
     pub reads: Vec<ClassId>,
-    /// Whether it belongs to the load program: it stores constants, and reads leaves or results of the load program. A
-    /// leaf that is an output is copied in each run.
+    /// Whether it belongs to the load program. Such a kernel stores values that depend on parameters and constants
+    /// only, and reads leaves or results of the load program. A leaf that is an output is copied in each run.
     pub load: bool,
 }
 

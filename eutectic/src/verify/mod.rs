@@ -11,8 +11,9 @@
 //!   largest among three such runs and eight adjacent elements. It estimates the rounding error and the condition of
 //!   the program, and is not a bound.
 //!
-//! If all rules keep every bit, the second method is used for programs of any size, and a number moves by a unit of its own
-//! type. Otherwise, a rounding to a 16-bit type is an allowed error, even in a cast, because kernels may keep more bits.
+//! If all rules keep every bit, the second method is used for programs of any size, and a number moves by a unit of its
+//! own type. Otherwise, a rounding to a 16-bit type is an allowed error, even in a cast, because kernels may keep more
+//! bits.
 //!
 //! If a precision was requested, the unit is that of its type. Four unit roundoffs of the largest element of a row are
 //! always allowed. Infinities, NaN and integers must be equal. An element is *open* if disturbed inputs change it to

@@ -47,12 +47,11 @@ impl Search<'_, '_> {
         choices
     }
 
-    /// Sets whether classes that the plan does not need yet will be stored once a move needs `class`. The class will be
-    /// stored. The ops between it and the anchors that it depends on will be virtual. The operands of these anchors
-    /// will be stored, below any views.
+    /// Decides which classes will be stored once a move needs `class`, for classes that the plan does not need yet:
+    /// `class` itself, and the operands of the anchors that `class` is computed from. If an operand is a view, the
+    /// operand of the view is stored instead. The classes between them will be virtual.
     pub(super) fn wish_for(&mut self, class: ClassId) {
-        // Each entry has a class, whether it is an operand of an anchor (or below views of one), and whether to store
-        // it.
+        // Each entry has a class, whether it is an operand of an anchor or of such a view, and whether to store it.
         let mut open = vec![(class, false, true)];
         // E-nodes of unneeded classes may form cycles, such as a reshape of a reshape.
         let mut seen = FxHashSet::default();

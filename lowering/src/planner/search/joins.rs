@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::{Search, retry::Move};
 
 /// The maximal number of merges that are tried for a kernel and one class that it reads or stores. Each merge is with a
-/// later kernel that reads the class.
+/// later kernel that reads the class. A small kernel is also merged with at most this number of later small kernels.
 const PARTNERS: usize = 8;
 
 impl Search<'_, '_> {

@@ -76,11 +76,11 @@ enum Undo {
     Load(KernelId),
 }
 
-/// A position of the undo log, and the price of the plan there.
+/// A position of the undo log, to which edits can be rolled back.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     undo: usize,
-    /// The price of the plan before the edits after the mark.
+    /// The price of the plan when the mark was set.
     pub price: Price,
 }
 
@@ -168,7 +168,7 @@ impl<'s, 'a> State<'s, 'a> {
         ids
     }
 
-    /// Returns whether launching a kernel takes more than a hundredth of its time.
+    /// Returns whether launching a kernel takes at least a hundredth of its time (`SMALL`).
     pub fn is_small(&self, id: KernelId) -> bool {
         self.kernel(id).seconds <= self.space.rates.launch * SMALL
     }
