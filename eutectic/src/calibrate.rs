@@ -22,8 +22,8 @@ use crate::{
 const RUNS: usize = 5;
 /// The share of the time that the fit may take.
 const FIT: f64 = 0.3;
-/// The time from which on waiting threads indicate other processes. Before, threads wait because they have just
-/// started.
+/// The time after the start from which waiting threads indicate other processes. Before this time, threads wait because
+/// they have just started.
 const STARTED: Duration = Duration::from_millis(150);
 /// The minimal number of measured kernels for a fit.
 const LEAST: usize = 10;
@@ -78,7 +78,8 @@ fn calibrate_unless(listed: &Listed, limit: Duration, busy: f64) -> Result<Optio
     }
     let (mut measured, before) = (Vec::new(), ThreadTimes::now());
     for program in programs() {
-        let graph = text::parse(&Source::new("calibration", program)).expect("a test reads each of them");
+        let graph =
+            text::parse(&Source::new("calibration", program)).expect("the text of each calibration program is valid");
         for (threads, compiler) in &compilers {
             if start.elapsed() < limit.mul_f64(1.0 - FIT) {
                 measured.extend(measure(compiler, &graph, *threads)?);

@@ -263,7 +263,7 @@ impl Compiler {
                     problems => Err(BackendError::Unsupported { backend: self.backend.name().into(), problems }),
                 }
             } else {
-                // A new search may find a plan that needs less. A given plan cannot change.
+                // Another search could find a plan that needs less memory, but a given plan cannot change.
                 if given.is_some() {
                     return Err(Error::Plan("the plan needs more memory than the device has".into()));
                 }

@@ -98,7 +98,7 @@ pub(crate) fn fewest_ops(classes: &EClasses) -> Vec<usize> {
     }
 }
 
-/// Returns the size of an operand. A class with a known value needs no op.
+/// Returns the size of an operand. A class with a known value counts as one leaf.
 fn operand_size(classes: &EClasses, best: &[(f64, usize)], class: ClassId) -> f64 {
     if classes.classes[class].scalar.is_some() { 1.0 } else { best[class].0 }
 }

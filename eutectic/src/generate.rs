@@ -39,7 +39,7 @@ pub struct GenerateOptions {
 pub struct Generated {
     /// The tokens. If one of them ends the text, it is the last.
     pub tokens: Vec<u32>,
-    /// Their text.
+    /// The text of the tokens.
     pub text: String,
     /// The reason why the text ends.
     pub stop: Stop,
@@ -52,13 +52,13 @@ pub struct Generated {
 /// The reason why a text ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The model ended it.
+    /// The model generated a token that ends the text.
     End,
-    /// It has the requested number of tokens.
+    /// The continuation has the requested number of tokens.
     Limit,
     /// The cache is full.
     Room,
-    /// The caller stopped it.
+    /// The caller stopped the generation.
     Caller,
 }
 

@@ -19,15 +19,15 @@ use crate::Error;
 
 /// A graph that is divided into parts without loops.
 pub(crate) struct PlanUnits<'g> {
-    /// The parts.
+    /// The graphs of the parts. A [`UnitTree`] refers to them by index.
     pub graphs: Vec<Cow<'g, Graph>>,
     pub tree: UnitTree<'g>,
 }
 
 pub(crate) enum UnitTree<'g> {
-    /// A single part.
+    /// A graph without loops: one part, by its index.
     Whole(usize),
-    /// Stages with loops between them.
+    /// A graph with loops: stages, with loops between them.
     Cut(Box<CutGraph<'g>>),
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct CutGraph<'g> {
     pub graph: Cow<'g, Graph>,
     /// The stages and the loops.
     pub staged: Staged,
-    /// The part of each stage, or `None` if the stage computes nothing.
+    /// For each stage, the index of its part, or `None` if the stage computes nothing.
     pub stages: Vec<Option<usize>>,
     /// The bodies of the loops.
     pub bodies: Vec<UnitTree<'g>>,

@@ -70,7 +70,7 @@ fn agrees_by(compiler: &Compiler, graph: &Graph) {
     let mut session = compiler.compile(graph).unwrap_or_else(|e| panic!("{}: {e}", graph.name));
     let values = given(graph);
     session.load_named(|name| values.get(name).cloned()).unwrap();
-    // Twice, because a run must not affect the next one.
+    // Run twice, because a run must not affect the next one.
     for _ in 0..2 {
         let got = session.run_named(|name| values.get(name).cloned()).unwrap();
         let want = interpret::<f64>(graph, &|name| values.get(name).cloned()).unwrap();

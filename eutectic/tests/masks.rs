@@ -1,5 +1,5 @@
-//! Tests infinite scores under a mask with a finite number for −∞. Attention hides these scores. The sum of scores and
-//! mask in a program of primitives keeps them at the contract `exact`.
+//! Tests infinite scores under a mask with a finite number for −∞. Attention hides these scores. In a program of
+//! primitives, the sum of scores and mask keeps them under the floating-point contract `exact`.
 
 use eutectic::{
     Compiler, Cpu, CpuOptions, Graph, RuleSet, Strategy, Tensor,
@@ -78,7 +78,7 @@ fn a_sum_with_a_score_of_infinity_is_kept_at_exact() {
     assert!(want[..5].iter().all(|x| x.is_nan()) && want[5..].iter().all(|x| x.is_finite()), "{want:?}");
     let exact = run(&of_ops, &inputs, Fp::Exact, None);
     assert!(exact.iter().zip(&want).all(|(a, b)| same(*a, *b)), "{exact:?}, not {want:?}");
-    // At other contracts, each row equals the result of the primitives or the result of attention.
+    // Under the other floating-point contracts, each row equals either the row of the primitives or that of attention.
     let hidden = interpreted(&graph(OF_ATTENTION), &inputs);
     for fp in [Fp::Reassoc, Fp::Fast] {
         let got = run(&of_ops, &inputs, fp, None);

@@ -19,8 +19,8 @@ const FILES: &[(&str, &[Bounds])] = &[
     ("extents/pooling", &[("batch", 1, 4), ("seq", 1, 16)]),
     ("extents/masks", &[("seq", 1, 16)]),
     ("extents/parts", &[("batch", 1, 4), ("seq", 1, 8)]),
-    // There is a single signal: a product has a row for each window, and no kernel iterates over rows along two axes
-    // with run-time extents.
+    // The batch is fixed at 1. A product has a row for each window of each signal, and no kernel iterates over rows
+    // along two axes with run-time extents.
     ("extents/signal", &[("batch", 1, 1), ("time", 1, 16)]),
     ("extents/images", &[("batch", 1, 4)]),
     ("extents/integers", &[("batch", 1, 4), ("seq", 1, 8)]),

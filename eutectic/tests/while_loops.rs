@@ -103,7 +103,7 @@ fn a_condition_ends_a_loop() {
         let mut sessions: Vec<_> = compilers.iter().map(|compiler| compiler.compile(&graph).unwrap()).collect();
         sessions.iter_mut().for_each(|session| session.load(&[]).unwrap());
         let rows: Vec<f64> = (0..table).map(|i| (i % 3) as f64 - 1.0).collect();
-        // The table has as many rows as are read. Skipped iterations do not read beyond it.
+        // Each iteration that runs reads a row of the table. Skipped iterations must not read beyond the table.
         for (going, limit) in [(true, 6.0), (false, 6.0), (true, 0.5), (true, 1e3), (true, f64::NAN), (true, 6.0)] {
             let start: Vec<f64> = (0..width).map(|i| 1.0 - (i % 4) as f64 * 0.25).collect();
             let (mut v, mut n, mut on) = (start.clone(), 0, going);

@@ -7,12 +7,12 @@ use eutectic_ir::{
     ops::Writes,
 };
 
-/// Returns a kernel that copies a tensor, up to its extents at run time.
+/// Returns a kernel that copies a tensor. An extent that varies is copied up to its length in the run.
 pub fn copy(ty: &Type) -> Kernel {
     written(ty, |at, dtype| Instr::Load(Load { slot: 0, at, guards: Vec::new(), dtype }), 1)
 }
 
-/// Returns a kernel that fills a tensor with a number, up to its extents at run time.
+/// Returns a kernel that fills a tensor with a number. An extent that varies is filled up to its length in the run.
 pub fn fill(ty: &Type, value: f64) -> Kernel {
     written(ty, |_, dtype| Instr::Constant { value: value.into(), dtype }, 0)
 }

@@ -40,10 +40,10 @@ pub(crate) struct ElidedCopies {
     pub dropped: Vec<DroppedStore>,
 }
 
-/// The copies elided so far, and the places of the buffers that they connected.
+/// The copies elided so far, and the buffers that hold the copied values instead.
 #[derive(Default)]
 struct Homes {
-    /// For each replaced buffer, the buffer that takes its place.
+    /// For each buffer that is no longer used, the buffer that holds its value.
     place: FxHashMap<BufferId, BufferId>,
     gone: Vec<bool>,
     dropped: Vec<DroppedStore>,

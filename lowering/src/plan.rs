@@ -54,8 +54,8 @@ pub struct PlanKernel {
     pub interior: Vec<ClassId>,
     /// The classes that it reads, ascending: leaves, and classes that other kernels store.
     pub reads: Vec<ClassId>,
-    /// Whether it belongs to the load program: it stores constants, and reads leaves or results of the load program. A
-    /// leaf that is an output is copied in each run.
+    /// Whether it belongs to the load program. Such a kernel stores values that depend on parameters and constants
+    /// only, and reads leaves or results of the load program. A leaf that is an output is copied in each run.
     pub load: bool,
 }
 
@@ -96,12 +96,12 @@ impl Plan {
 
 /// Facts about each class that hold under every plan.
 pub(crate) struct ClassFacts {
-    /// Whether it needs no kernel ([`is_given`]).
+    /// For each class, whether it needs no kernel ([`is_given`]).
     pub given: Vec<bool>,
-    /// Whether it is an output.
+    /// For each class, whether it is an output.
     pub output: Vec<bool>,
-    /// Whether the load program can compute it, outputs included. It must depend on constants only. Otherwise the load
-    /// program would compute one part of it and each run the rest, by kernels of different precision.
+    /// For each class, outputs included, whether the load program can compute it: whether it depends on parameters and
+    /// constants only.
     pub loadable: Vec<bool>,
 }
 

@@ -5,7 +5,8 @@ use eutectic_ir::eclasses::{ClassId, EClasses};
 
 use crate::plan::{Plan, PlanError, PlanKernel};
 
-/// The state of a class in the current walk, as a distance from `Walker::turn`. Lower marks belong to earlier walks.
+/// The states of a class in the current walk. The mark of a class is `Walker::turn` plus its state, so lower marks
+/// belong to earlier walks.
 const OPEN: u64 = 0;
 const COMPUTED: u64 = 1;
 const READ: u64 = 2;

@@ -102,7 +102,7 @@ impl Described {
     }
 }
 
-/// Runs a fallible function, and stores its error if there is room for it.
+/// Runs a fallible function. If it fails, returns `None` and writes the message to `error`, unless `error` is null.
 ///
 /// # Safety
 /// `error` is null, or points to a place for a pointer.
@@ -117,7 +117,7 @@ unsafe fn told<T>(error: *mut *mut c_char, run: impl FnOnce() -> Result<T, Strin
         Err(message) => {
             if !error.is_null() {
                 let message = CString::new(message.replace('\0', "\u{fffd}")).unwrap_or_default();
-                // SAFETY: the caller promises the place.
+                // SAFETY: the caller guarantees that `error` points to a place for a pointer.
                 unsafe { error.write(message.into_raw()) };
             }
             None

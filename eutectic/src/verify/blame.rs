@@ -241,8 +241,8 @@ impl Suspect<'_> {
         }
         match sets.is_empty() {
             true => {
-                let why = "the result stays wrong without any single rule, and it is also wrong with only the rules that \
-                           define ops";
+                let why = "cannot name one rule because the result stays wrong whichever rule is left out, and also with \
+                           only the rules that define ops";
                 Ok(Cause::Unknown(why.into()))
             }
             false => Ok(Cause::Rules(sets)),

@@ -26,7 +26,7 @@ const VAGUE: f64 = 1.0 / 64.0;
 /// An element for reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Element {
-    /// Of a floating-point tensor.
+    /// An element of a floating-point tensor.
     Real(f64),
     /// An integer or a Boolean.
     Whole(i64),
@@ -152,10 +152,10 @@ struct Reals<'a> {
     /// The largest change among a few neighbours, for each group of neighbours.
     changes: Vec<f64>,
     row: usize,
-    /// The unit roundoff to which the caller allows operands to be rounded, as a multiple of the computing type's; at
-    /// least 1.
+    /// The unit roundoff to which the caller allows operands to be rounded, as a multiple of the unit roundoff of the
+    /// type in which kernels compute. It is at least 1.
     wider: f64,
-    /// The unit roundoffs for differences under disturbed inputs, and for propagated bounds.
+    /// The unit roundoffs for the minimal allowed difference: with disturbed inputs, and with propagated bounds.
     units: [f64; 2],
     smallest: f64,
 }

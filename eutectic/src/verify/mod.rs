@@ -11,8 +11,9 @@
 //!   largest among three such runs and eight adjacent elements. It estimates the rounding error and the condition of
 //!   the program, and is not a bound.
 //!
-//! If all rules keep every bit, the second method is used for programs of any size, and a number moves by a unit of its own
-//! type. Otherwise, a rounding to a 16-bit type is an allowed error, even in a cast, because kernels may keep more bits.
+//! If all rules keep every bit, the second method is used for programs of any size, and a number moves by a unit of its
+//! own type. Otherwise, a rounding to a 16-bit type is an allowed error, even in a cast, because kernels may keep more
+//! bits.
 //!
 //! If a precision was requested, the unit is that of its type. Four unit roundoffs of the largest element of a row are
 //! always allowed. Infinities, NaN and integers must be equal. An element is *open* if disturbed inputs change it to
@@ -56,10 +57,11 @@ pub use self::{
 };
 use crate::{Compiler, Error, Planned, compile::bound};
 
-/// The limit on operations and elements of a program that is interpreted, about a second in an optimized build.
+/// The maximal number of operations and elements of a program that is interpreted. Interpreting a program of
+/// this size takes about a second in an optimized build.
 const MOST_INTERPRETED: f64 = 3e7;
 
-/// The purpose for which the rules of a compiler were chosen. The allowed differences depend on it.
+/// The rounding errors that the rules of a compiler may introduce. The allowed differences depend on them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
     /// The precision to which operands of products and attention may be rounded.

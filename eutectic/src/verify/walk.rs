@@ -210,5 +210,7 @@ fn leaf(graph: &Graph, id: NodeId, given: &Given, named: &dyn Fn(&str) -> Option
 }
 
 fn lacking(name: &str) -> Error {
-    Error::Arguments(vec![format!("the program as written has no value for `{name}`, which is a defect")])
+    Error::Arguments(vec![format!(
+        "cannot compute the program as written because `{name}` has no value, which is a defect of the engine"
+    )])
 }

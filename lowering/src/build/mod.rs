@@ -41,8 +41,8 @@ pub struct KernelOfClasses {
 }
 
 /// Builds the description of one kernel of a plan, in normal form. `positions` caches the ids that earlier kernels of
-/// the same e-graph evaluated. A body has at most `instrs` instructions. An op takes several of them if several index
-/// maps read it.
+/// the same e-graph evaluated. A body has at most `instrs` instructions. An op that is read under several index maps
+/// takes one instruction for each map.
 ///
 /// # Errors
 /// The reason if the classes do not fit one kernel: two anchors, rows of different lengths, or a store whose index map
@@ -90,7 +90,7 @@ impl<'a> KernelBuilder<'a> {
                 Class::Anchor(_) => self.anchor = Some(class),
                 Class::Update(..) if !self.parts.stores.contains(&class) => {
                     return Err(format!(
-                        "cannot fuse `{}` because a kernel reads its result elsewhere",
+                        "cannot fuse `{}` into its reader because the kernel of an update op must store its result",
                         self.node(class).op
                     ));
                 }

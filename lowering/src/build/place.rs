@@ -100,8 +100,9 @@ impl KernelBuilder<'_> {
         is_distinct.then_some(extent <= row[0])
     }
 
-    /// Returns the class whose index map is also the index map of a store. For an update op this is the slice, or an id
-    /// operand of the same extents. A class that depends on the anchor is preferred.
+    /// Returns the class whose index map is also the index map of the store of `class`. This is the stored value
+    /// itself, except for an update op whose slice does not depend on the anchor. Then it is an id operand that depends
+    /// on the anchor and has the extents of the slice, if there is one.
     fn guide(&self, class: ClassId) -> Result<ClassId, String> {
         let written = self.written(class);
         if self.part_of(class).is_none() || self.above.contains(&written) {
@@ -114,7 +115,7 @@ impl KernelBuilder<'_> {
     }
 
     /// Computes every store. Stores that depend on the anchor come first, because their index maps follow from the
-    /// anchor's domain. Each other store takes the index map under which the first stores read its value.
+    /// anchor's domain. Each other store takes the index map under which an earlier store reads its value.
     pub(super) fn place_stores(
         &mut self,
         scope: &mut BodyScope,
@@ -155,8 +156,8 @@ impl KernelBuilder<'_> {
             let value = self.value(written, &place, scope)?;
             places.push(Placed { class, value, at, guards: Vec::new(), writes: Writes::Apart, fills: false });
         }
-        // A reduction over an empty row still has results. Without rows, the domain may not be empty unless the stored
-        // tensor is.
+        // A store that runs over no point would leave its tensor undefined. The row axis does not count: a reduction
+        // over an empty row still stores a result.
         let axes = if self.row.is_some() { outer } else { &scope.body.domain };
         for Placed { class, at, guards, .. } in &places {
             let dims = self.dims(self.written(*class))?;
@@ -251,8 +252,9 @@ impl KernelBuilder<'_> {
         Some((of, starts))
     }
 
-    /// Finds the anchor that an expression depends on, or a slice of a tensor that depends on the anchor. Returns it
-    /// with the coordinates at which the expression reads it. The search passes through pointwise ops and views.
+    /// Finds the anchor that an expression depends on, or a slice of a tensor that depends on the anchor. Returns the
+    /// class of the anchor or slice, and the coordinates at which the expression reads it. The search passes through
+    /// pointwise ops and views.
     pub(super) fn find_anchor(
         &self,
         class: ClassId,

@@ -94,7 +94,7 @@ impl KernelBuilder<'_> {
         let dtype = self.classes.classes[class].ty.dtype().ok_or("cannot compute a tuple in a kernel")?;
         match node.op.def().class {
             Class::Pointwise if node.op.def().ids.is_some() => {
-                let ids = node.op.def().ids.expect("the op checks its ids")(&node.attrs);
+                let ids = node.op.def().ids.expect("the guard of this arm checked `ids`")(&node.attrs);
                 let arg = self.value(node.operands[0], place, scope)?;
                 self.within(class, (arg, Dim::Known(ids.extent), ids.from_end), guards, scope).map(ClassValue::Value)
             }
@@ -201,7 +201,8 @@ impl KernelBuilder<'_> {
         let one = dims.last() == Some(&1) || dims.contains(&0);
         if at.get(outer.len()) != along.as_ref() && !one {
             return Err(format!(
-                "cannot fuse a reader of `{}` because it reads another element of the row",
+                "cannot fuse a reader of `{}` because a point of the reader needs an element of the row that another \
+                 point computes",
                 self.node(class).op
             ));
         }

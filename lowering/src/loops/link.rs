@@ -18,7 +18,7 @@ use crate::{
     program::{LowerError, Lowered},
 };
 
-/// Returns the buffer that a port of a unit is bound to; `None` if the port gets its own buffer.
+/// A function that returns the buffer that a port of a unit is bound to; `None` if the port gets its own buffer.
 type BindPort<'a, L> = dyn FnMut(&mut L, &Place) -> Result<Option<BufferId>, LowerError> + 'a;
 
 /// A program to link, of a stage or of a loop's body. Its steps name the block calls that they belong to.
@@ -86,7 +86,7 @@ struct Linker<'a> {
     kernels: FxHashMap<Kernel, usize>,
     lives: Vec<ArenaSpan>,
     placed: Vec<PlacedBuffer>,
-    /// The buffers of inputs and of values that stages and loops pass on. The latter have a live range.
+    /// The buffers of inputs, and the buffers of values that pass between stages and loops, with their live ranges.
     values: FxHashMap<NodeId, (BufferId, Option<usize>)>,
     /// The buffers of parameters, states and outputs, by kind and name.
     interface: FxHashMap<(&'static str, String), BufferId>,
@@ -228,7 +228,7 @@ impl Linker<'_> {
 
     fn known(&self, kind: &'static str, name: &str) -> Result<BufferId, LowerError> {
         let buffer = self.interface.get(&(kind, name.to_string())).copied();
-        buffer.ok_or_else(|| defect(format!("there is no {kind} {name}")))
+        buffer.ok_or_else(|| defect(format!("the program has no {kind} `{name}`")))
     }
 
     /// Adds a step by which a kernel copies one buffer to another.

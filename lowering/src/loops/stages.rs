@@ -35,7 +35,8 @@ pub struct StagedLoop {
     pub scanned: Vec<NodeId>,
     /// The values of the inputs after the scanned slices.
     pub captured: Vec<NodeId>,
-    /// The state that says whether the loop continues. When it is false, the body leaves all states unchanged.
+    /// The index of the Boolean state that decides whether the loop continues. When it is false, the body leaves all
+    /// states unchanged.
     pub condition: Option<usize>,
     /// For each result, the nodes that project it: first the results of the states, then those of the outputs.
     pub results: Vec<Vec<NodeId>>,
@@ -96,14 +97,14 @@ pub fn stages(graph: &Graph) -> Result<Staged, GraphError> {
 /// Assigns each value to the stage that computes it.
 struct StageCut<'g> {
     graph: &'g Graph,
-    /// Whether an output or a state depends on each value.
+    /// For each value, whether an output or a state depends on it.
     live: Vec<bool>,
     /// The loops that outputs or states depend on.
     loops: Vec<NodeId>,
-    /// Whether a value depends on inputs or states.
+    /// For each value, whether it depends on inputs or states.
     runtime: Vec<bool>,
-    /// For each value of the run program, the stage that computes it. For the results of a loop, the first stage that
-    /// can read them.
+    /// For each value of the run program, the stage that computes it. A result of a loop has the first stage that can
+    /// read it.
     level: Vec<usize>,
 }
 
@@ -240,7 +241,7 @@ impl<'g> StageCut<'g> {
                 }
             }
         }
-        // Outputs of the stage: the values that later stages and loops read.
+        // The stage outputs the values that later stages and loops read.
         for (id, node) in self.graph.nodes() {
             let at = id.0 as usize;
             let later = self.live[at] && self.runtime[at] && self.level[at] > stage;

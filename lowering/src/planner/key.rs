@@ -71,8 +71,8 @@ impl Forms {
         Forms { nodes, reads, numbers }
     }
 
-    /// Returns a hash of everything that determines the price of a kernel: the ops in order, the numbers of their
-    /// operands in order of first use, and the stored ones. At 128 bits, two kernels of one search do not collide in
+    /// Returns a hash of everything that determines the price of a kernel: the ops in order, and their operands and the
+    /// stored classes by numbers in order of first use. At 128 bits, two kernels of one search do not collide in
     /// practice.
     pub fn key(&self, classes: &EClasses, plan: &Plan, kernel: &PlanKernel) -> u128 {
         let (turn, numbers) = &mut *self.numbers.borrow_mut();

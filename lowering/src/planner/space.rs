@@ -64,8 +64,8 @@ impl Refused {
 pub(crate) struct KernelPrice {
     /// The predicted cost of a run at the maximal lengths.
     pub cost: Cost,
-    /// The seconds that the search counts: those at the maximal lengths or, if lengths vary, the mean of these and of
-    /// those at the shortest lengths.
+    /// The seconds that the search counts. If lengths vary, they are the mean of the seconds at the maximal lengths and
+    /// the seconds at the minimal lengths.
     pub mean: f64,
 }
 
@@ -222,7 +222,8 @@ impl<'a> Space<'a> {
         price
     }
 
-    /// Returns the backend's ways to compute a kernel of a plan, the cheapest first. The list is empty if it cannot.
+    /// Returns the backend's ways to compute a kernel of a plan, the cheapest first. The list is empty if the backend
+    /// cannot compute the kernel.
     pub fn candidates(&self, plan: &Plan, kernel: &PlanKernel) -> Vec<Candidate> {
         let built = build::kernel(self.classes, plan, kernel, &self.positions, self.limits.instrs);
         let candidates = |built: &KernelOfClasses| self.backend.candidates(&built.kernel, &self.constants(built)).ok();
@@ -238,9 +239,10 @@ impl<'a> Space<'a> {
         self.limits.exceeded(kernel).is_empty() && !self.refused.0.contains_key(kernel)
     }
 
-    /// Returns the price of a kernel. If it updates a tensor in part, the price includes copying the tensor, unless
-    /// that is a state: only a state is sure to hold the old elements in place. A program may read a prompt in long
-    /// runs and generate text in short ones. So if lengths vary, the price is the mean of both.
+    /// Returns the price of a kernel. If the kernel updates a tensor in part, the price includes a copy of the tensor,
+    /// unless the tensor is a state: only a state is sure to hold the old elements in place. If lengths vary, the price
+    /// is the mean at the maximal and the minimal lengths: a program may read a prompt in long runs and generate text
+    /// in short ones.
     fn price_of(&self, built: &KernelOfClasses) -> KernelPrice {
         let constants = self.constants(built);
         let mut cost = self.backend.cost_among(&built.kernel, &constants);
@@ -296,7 +298,7 @@ impl<'a> Space<'a> {
             }
             Err(why) => why,
         };
-        if why.is_empty() { "the backend prices it at infinity".into() } else { why }
+        if why.is_empty() { "the backend predicts an infinite time for the kernel".into() } else { why }
     }
 
     /// Returns the reason why a class cannot be computed.

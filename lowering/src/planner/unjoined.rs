@@ -60,8 +60,9 @@ pub fn unjoined_pairs(space: &Space<'_>, searched: &Searched) -> Vec<UnjoinedPai
     pairs
 }
 
-/// Returns the reason why the reader does not compute `classes`, which another kernel stores. Either the classes become
-/// virtual, or one kernel stores the results of both; the better alternative counts.
+/// Returns the reason why the kernel `to` reads `classes` from the kernel `from` instead of computing them. Of two ways
+/// to join the kernels, the cheaper one counts: `to` computes the classes and nothing stores them, or one kernel has
+/// the stores of both kernels.
 fn reason(state: &mut State<'_, '_>, from: &PlanKernel, to: &PlanKernel, classes: &[ClassId]) -> Reason {
     if from.load && !to.load {
         return Reason::Impossible(
@@ -80,7 +81,9 @@ fn reason(state: &mut State<'_, '_>, from: &PlanKernel, to: &PlanKernel, classes
     match (virtually, together) {
         (Ok(one), Ok(other)) => Reason::Dearer(one.min(other)),
         (Ok(seconds), Err(_)) | (Err(_), Ok(seconds)) => Reason::Dearer(seconds),
-        (Err(why), Err(also)) if wanted => Reason::Impossible(format!("{why}; one kernel for both: {also}")),
+        (Err(why), Err(also)) if wanted => {
+            Reason::Impossible(format!("{why}; one kernel with the stores of both is impossible because {also}"))
+        }
         (Err(why), Err(_)) => Reason::Impossible(why),
     }
 }

@@ -76,7 +76,7 @@ struct PaddedOutput {
 
 /// A state that a body copies from an output in each iteration.
 struct KeptState {
-    /// The body's numbers for the two buffers.
+    /// The body's numbers for the buffer of the state and the buffer of the output.
     state: BufferId,
     part: BufferId,
     /// The step that copies.
@@ -111,10 +111,9 @@ impl Linker<'_> {
         let (buffers, kernels) = self.splice(program, moment, &mut |linker, place| match place {
             Place::Param(n) => linker.known("param", &program.params[*n].0).map(Some),
             Place::Const(_) | Place::Loaded(_) | Place::Arena(_) => Ok(None),
-            place => numbers
-                .bound(place, &ports)
-                .map(Some)
-                .ok_or_else(|| defect("a port of a body is unknown to its loop".into())),
+            place => numbers.bound(place, &ports).map(Some).ok_or_else(|| {
+                defect("cannot bind a port of a loop's body because the loop has no value for it".into())
+            }),
         })?;
         let moving = self.moving(program, &buffers, &numbers, ports.scanned.len())?;
         self.iterate((of, piece), (buffers, &kernels), &moving, &ports.states);

@@ -14,8 +14,8 @@ use super::Search;
 const DETOUR: usize = 256;
 
 impl Search<'_, '_> {
-    /// Switches needed users to e-nodes that lead to `class`, which no kernel computes yet. Returns the
-    /// choices on these paths.
+    /// Returns choices that make needed classes depend on `class`, which no kernel computes yet: the e-nodes on a path
+    /// from each needed class to `class`. Stops after visiting `DETOUR` classes.
     pub(super) fn lead_from(&self, class: ClassId) -> Vec<NodeChoice> {
         let space = self.state.space;
         // For each class, the operand on the path to `class`, and the e-node that reads this operand.
@@ -47,11 +47,11 @@ impl Search<'_, '_> {
         choices
     }
 
-    /// Sets tentative choices for a class that the plan does not need yet, so that later moves can use it. The class
-    /// will be stored by the kernel of the anchor that it depends on, and the operands of this anchor will be stored
-    /// too.
+    /// Decides which classes will be stored once a move needs `class`, for classes that the plan does not need yet:
+    /// `class` itself, and the operands of the anchors that `class` is computed from. If an operand is a view, the
+    /// operand of the view is stored instead. The classes between them will be virtual.
     pub(super) fn wish_for(&mut self, class: ClassId) {
-        // Each entry: a class, whether it is a prologue of the anchor, and whether it should be stored.
+        // Each entry has a class, whether it is an operand of an anchor or of such a view, and whether to store it.
         let mut open = vec![(class, false, true)];
         // E-nodes of unneeded classes may form cycles, such as a reshape of a reshape.
         let mut seen = FxHashSet::default();
@@ -77,9 +77,9 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Replaces choices for operands of other choices by cheaper e-nodes of their classes. Other rules may have
-    /// rewritten these classes, for example a product into one of rounded operands. Returns `None` if no choice
-    /// changes.
+    /// Replaces each choice for an unneeded operand of another choice by the plan's e-node of its class, if that e-node
+    /// is cheaper. Such an e-node comes from another rule, which for example rounded the operands of a product. Returns
+    /// `None` if no choice changes.
     pub(super) fn with_cheaper_forms(&self, choices: &[NodeChoice]) -> Option<Vec<NodeChoice>> {
         let classes = &self.state.space.classes.classes;
         let is_part =
@@ -93,9 +93,9 @@ impl Search<'_, '_> {
         (made != choices).then_some(made)
     }
 
-    /// Returns the choices on the shortest path from a needed class to `class`, which no kernel computes
-    /// yet. The rule may have rewritten another form of the plan's class, such as a product of rows where the plan has
-    /// a product of batches.
+    /// Returns the choices on a shortest path from a needed class to `class`, which no kernel computes yet. A rule may
+    /// have rewritten `class` although the plan computes its users from other operands. For example, the rule rewrote a
+    /// product of rows, and the plan has a product of batches.
     pub(super) fn lead_to(&self, class: ClassId) -> Vec<NodeChoice> {
         let space = self.state.space;
         let mut from: FxHashMap<ClassId, Option<ClassId>> = FxHashMap::from_iter([(class, None)]);

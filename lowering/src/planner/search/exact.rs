@@ -49,7 +49,7 @@ struct Enumeration<'e, 's> {
     users: &'e [Vec<ClassId>],
     order: Vec<ClassId>,
     trial: Plan,
-    /// For each decided class, whether it is needed.
+    /// For each class, whether it is needed; `None` until this is decided.
     decided: Vec<Option<bool>>,
     plan: &'e mut Plan,
     best: &'e mut Priced,

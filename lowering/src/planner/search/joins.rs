@@ -5,7 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Search, retry::Move};
 
-/// For each class that a kernel reads or stores, the number of later readers that are tried in one kernel with it.
+/// The maximal number of merges that are tried for a kernel and one class that it reads or stores. Each merge is with a
+/// later kernel that reads the class. A small kernel is also merged with at most this number of later small kernels.
 const PARTNERS: usize = 8;
 
 impl Search<'_, '_> {

@@ -16,8 +16,8 @@ use super::{
 /// expected to save more.
 const FAR_OFF: f64 = 2.0;
 
-/// The multiple for a start with classes for which the search has not decided whether to store them. Such a start may
-/// launch any number of kernels, and the first decisions save launches. With the lower limit, the plan of BERT-base
+/// The multiple, instead of `FAR_OFF`, for a start with classes for which storing was never decided. Such a start may
+/// launch many more kernels than it will after these decisions. With a multiple of `FAR_OFF`, the plan of BERT-base
 /// cost a fifth more on a GPU. Later starts reuse the decisions.
 const FAR_OFF_UNASKED: f64 = 4.0;
 
@@ -102,8 +102,7 @@ impl Search<'_, '_> {
                 if self.reaches(mark) {
                     self.flip_if_better(class);
                 } else {
-                    // Later starts decide about this class. If it were remembered as decided, they would keep its
-                    // untested state.
+                    // Storing this class was not tried. Do not remember it as decided, so that later starts try it.
                     near.retain(|other| *other != class);
                 }
             }

@@ -76,11 +76,11 @@ enum Undo {
     Load(KernelId),
 }
 
-/// A position of the undo log.
+/// A position of the undo log, to which edits can be rolled back.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     undo: usize,
-    /// The price at that position.
+    /// The price of the plan when the mark was set.
     pub price: Price,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct State<'s, 'a> {
     /// For each class that is not given, the kernels that compute it, each with the position of the class in the
     /// kernel's interior.
     computing: Vec<Vec<(KernelId, u32)>>,
-    /// For each constant leaf, the number of kernels of the run program that read it.
+    /// For each leaf, the number of kernels of the run program that read it, if the leaf is a parameter or a constant.
     kept: Vec<u32>,
     /// Kernels that an edit invalidated.
     stale: Vec<KernelId>,
@@ -168,7 +168,7 @@ impl<'s, 'a> State<'s, 'a> {
         ids
     }
 
-    /// Returns whether launching a kernel takes more than a hundredth of its time.
+    /// Returns whether launching a kernel takes at least a hundredth of its time (`SMALL`).
     pub fn is_small(&self, id: KernelId) -> bool {
         self.kernel(id).seconds <= self.space.rates.launch * SMALL
     }

@@ -40,8 +40,8 @@ impl State<'_, '_> {
         self.refresh_from(BinaryHeap::new(), most)
     }
 
-    /// Updates kernels like [`State::refresh_within`], and visits the classes in `open` as well, each with the label of
-    /// its kernel.
+    /// Updates kernels like [`State::refresh_within`], and also derives or removes the kernels of the classes in
+    /// `open`. Each entry has the label of the class's kernel in the topological order.
     pub(super) fn refresh_from(
         &mut self,
         mut open: BinaryHeap<(u64, ClassId)>,
@@ -66,11 +66,12 @@ impl State<'_, '_> {
         }
     }
 
-    /// Derives the missing kernels of open classes that must be stored, and removes the kernels of open classes that
-    /// need not be stored.
+    /// Derives the missing kernels of classes in `open` that must be stored, and removes the kernels of classes in
+    /// `open` that need not be stored.
     fn take_turns(&mut self, open: &mut BinaryHeap<(u64, ClassId)>) -> Result<(), Refused> {
         // Visit users before operands, so that all readers of a class are known when it is visited. In this order, a
-        // removed kernel is seldom derived again. The limit rules out two kernels that remove each other endlessly.
+        // removed kernel is seldom derived again. The limit on turns ends the loop if kernels remove each other in a
+        // cycle.
         let (mut turns, mut failed, mut steps) = (0, Vec::new(), usize::MAX);
         loop {
             while let Some((label, class)) = open.pop() {
@@ -197,7 +198,7 @@ impl State<'_, '_> {
     }
 
     /// Checks, sorts and prices the kernels that were added since `start`, as long as the plan costs at most `most`.
-    /// Returns whether it does.
+    /// Returns whether the plan costs at most `most`.
     fn finish(&mut self, start: usize, most: &dyn Fn(&Self) -> Price) -> Result<bool, Refused> {
         let mut fresh: Vec<KernelId> = self.undo[start..]
             .iter()
@@ -226,7 +227,7 @@ impl State<'_, '_> {
         }
         for &id in &fresh {
             let load = self.may_load(id);
-            // A kernel that was just derived has one owner.
+            // The kernel was just derived and has one owner, so `make_mut` does not copy it.
             Arc::make_mut(&mut self.live_mut(id).kernel).load = load;
         }
         self.follow_load(fresh.clone());
