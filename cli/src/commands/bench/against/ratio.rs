@@ -9,7 +9,7 @@ const CONFIDENCE: f64 = 0.95;
 /// The ratio of the times of one setting to those of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The median of the ratios of the turns.
+    /// The median of the ratios of all turns. In a turn, both settings run.
     pub median: f64,
     /// The lower end of the interval.
     pub least: f64,
