@@ -42,9 +42,9 @@ impl Pixels {
         Ok(Pixels { rows: c.reshape(moved, &[planes * height * width, channels])?, height, width })
     }
 
-    /// Returns the four pixels around places of a plane, each multiplied by its bilinear weight: [places.. channels].
-    /// Pixels outside of the image are 0. `places` are row and column coordinates of the same shape, and `plane` has
-    /// indices that broadcast to that shape.
+    /// Returns the four pixels around each place, multiplied by their bilinear weights: [places.. channels]. Pixels
+    /// outside of the image are 0. `places` are the row and the column coordinates, which have one shape. `plane` is
+    /// the index of each place's plane, and broadcasts to that shape.
     fn around(&self, c: &mut NodeCall<'_, '_>, plane: NodeId, places: [NodeId; 2]) -> Result<[NodeId; 4], NodeError> {
         let first = c.with("mul", plane, (self.height * self.width) as i64)?;
         let rows = neighbours(c, places[0], self.height)?;

@@ -31,7 +31,8 @@ pub(super) const OPS: &[OpRow] = &[
 /// The interpolation between elements.
 #[derive(Clone, Copy)]
 enum Interpolation {
-    /// The nearest element. The function returns whether it is the right one, from the fractional part of the place.
+    /// The nearest element. The function takes the fractional part of the place, and returns whether the right one of
+    /// its two neighbours is selected.
     Nearest(fn(f64) -> bool),
     /// A triangular kernel.
     Linear,
