@@ -246,7 +246,8 @@ impl Sampling {
     }
 }
 
-/// Computes the elements of the result as weighted sums of equally many elements of an axis.
+/// Computes each element of the result as a weighted sum of `taps` elements of an axis. `rows` has the indices and the
+/// weights of these elements, at most `taps` for each sum.
 fn weighted(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,

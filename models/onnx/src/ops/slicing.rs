@@ -104,7 +104,7 @@ fn larger(a: Dim, b: Dim) -> Result<Dim, NodeError> {
     match (&a - &b).range() {
         Some((0.., _)) => Ok(a),
         Some((_, ..=0)) => Ok(b),
-        _ => Err(NodeError(format!("it depends on run-time extents which of {a} and {b} is larger"))),
+        _ => Err(NodeError(format!("it needs the larger of {a} and {b}, but run-time extents decide between them"))),
     }
 }
 
