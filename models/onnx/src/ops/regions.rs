@@ -236,7 +236,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let mask = c.reshape(mask, &[&image[..], &[1]].concat())?;
         value = c.apply("mul", [value, mask])?;
     }
-    // The weights multiply a matrix whose columns have all channels and taps of a group.
+    // Each column of the product's right operand has the elements of one window: all channels and taps of a group.
     let value = c.transpose(value, &[0, 4, 1, 2, 3])?;
     let value = c.reshape(value, &[n, groups, of_group * taps, high * wide])?;
     let w = c.reshape(w, &[1, groups, results / groups, of_group * taps])?;
