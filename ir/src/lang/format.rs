@@ -302,7 +302,7 @@ impl<'a> Layout<'a> {
         both.is_some_and(|(item, value)| self.column + item + value + after > WIDTH)
     }
 
-    /// Writes the comments before a closing bracket, which begins a line after them.
+    /// Writes the comments before a closing bracket. After a comment, the bracket begins a new line.
     fn close(&mut self, gap: Option<&Gap<'_>>, column: usize) {
         if let Some(gap) = gap.filter(|gap| gap.has_comment()) {
             self.break_line(gap, column, false);
@@ -313,13 +313,13 @@ impl<'a> Layout<'a> {
 /// The line breaks of a list.
 #[derive(Clone, Copy)]
 enum Breaks {
-    /// Those of the author.
+    /// The line breaks of the author.
     Kept,
-    /// Those of the author, and one before each item that fits the next line only.
+    /// The line breaks of the author, and a break before each item that fits only on the next line.
     More,
-    /// One before each argument.
+    /// A break before each argument.
     Every,
-    /// One before each item that does not fit its line.
+    /// A break before each item that does not fit on the current line.
     Filled,
 }
 
