@@ -49,9 +49,9 @@ pub(crate) enum GuardMisfit {
     Legal,
     /// A type does not fit, or a relation does not hold.
     Type(Mismatch),
-    /// An attribute with this value does not fit.
+    /// The value of a matched attribute that does not fit the rule's term for it.
     Attr(Attr),
-    /// A number with this value does not fit.
+    /// The value of a matched number that does not fit the rule's term for it.
     Number(f64),
     /// This op observes the rounding of the root, which the rule may change.
     Observed(Op),
