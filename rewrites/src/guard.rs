@@ -230,7 +230,7 @@ fn bind_slot(rule: &Rule, slot: VarId, attr: &Attr, bindings: &mut Bindings) -> 
     .map_err(GuardMisfit::Type)
 }
 
-/// Solves constraints. Retries those that wait for others until all are solved.
+/// Solves constraints. Retries each constraint that depends on unbound variables until all constraints are solved.
 fn solve(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings) -> Result<(), NoMatch> {
     while !open.is_empty() {
         let before = (open.len(), bindings.clone());

@@ -111,7 +111,7 @@ pub(super) struct Parser<'a> {
     /// The bodies of branches and loops by name; `None` if the definition was wrong.
     pub bodies: BTreeMap<String, Option<Rc<Graph>>>,
     pub errors: Vec<LangError>,
-    /// The types of values by position, if somebody wants them.
+    /// The types of values by position in the source; `None` if the caller does not request them.
     pub types: Option<&'a mut Vec<(Range<usize>, Type)>>,
 }
 
