@@ -169,7 +169,7 @@ fn mistakes_say_what_differs() {
         ("(output y (if q a a x))", "not one element"),
         ("(output y (if p a b x))", "result 0 is f32[2] in `a`, f32[1] in `b`"),
         ("(output y (if p a c x))", "`a` has 1 results, `c` has 2"),
-        ("(output y (if p a a x x))", "it has 1 inputs (x), 2 given"),
+        ("(output y (if p a a x x))", "it has 1 inputs (x), but 2 values are given"),
         ("(output y (if p a a p))", "its input x has type f32[2], but the given value has type bool[]"),
         ("(output y (if p a nothing x))", "there is no body of that name"),
         ("(output y (while a a x))", "does not end in :most"),
