@@ -82,7 +82,10 @@ impl Graph {
             let state = self.named("state").find(|(state, _)| state == name).map(|(_, state)| self.ty(state));
             if state.is_none() || state != self.nodes.get(id.0 as usize).map(|n| &n.ty) || !updated.insert(name) {
                 let help = "a state is updated once, by a value of its type";
-                problems.push(general(format!("the update of {name} does not fit a state"), help));
+                problems.push(general(
+                    format!("cannot update {name} because it is no state, has another type or is updated twice"),
+                    help,
+                ));
             }
         }
         problems

@@ -14,7 +14,7 @@ const WIDTH: usize = 120;
 /// The indentation of parts, and of arguments below the head of a list.
 const INDENT: usize = 2;
 
-/// Forms with a name and a term. The term begins on the line of the name, unless the author broke it.
+/// Forms with a name and a term. The term begins on the line of the name, unless the source breaks the line.
 const NAMED: [&str; 5] = ["let", "output", "const", "is", "result"];
 
 /// Parts of a definition whose items fill lines.
@@ -302,7 +302,7 @@ impl<'a> Layout<'a> {
         both.is_some_and(|(item, value)| self.column + item + value + after > WIDTH)
     }
 
-    /// Writes the comments before a closing bracket. After a comment, the bracket begins a new line.
+    /// Writes the comments before a closing bracket. If there are any, begins a new line for the bracket.
     fn close(&mut self, gap: Option<&Gap<'_>>, column: usize) {
         if let Some(gap) = gap.filter(|gap| gap.has_comment()) {
             self.break_line(gap, column, false);
@@ -313,13 +313,13 @@ impl<'a> Layout<'a> {
 /// The line breaks of a list.
 #[derive(Clone, Copy)]
 enum Breaks {
-    /// The line breaks of the author.
+    /// The line breaks of the source.
     Kept,
-    /// The line breaks of the author, and a break before each item that fits only on the next line.
+    /// The line breaks of the source, and one before each item that fits on a new line but not on the current one.
     More,
-    /// A break before each argument.
+    /// A line break before each argument.
     Every,
-    /// A break before each item that does not fit on the current line.
+    /// A line break before each item that does not fit on the current line.
     Filled,
 }
 

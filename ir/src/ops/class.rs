@@ -96,7 +96,7 @@ pub enum Writes {
     Apart,
     /// Elements are written in row-major order, so that the last one remains.
     InOrder,
-    /// Each element is combined with the contents of its position, in any order.
+    /// The reduction combines each element with the value that is stored at its position, in any order.
     Combined(Reduction),
 }
 

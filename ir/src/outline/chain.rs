@@ -289,7 +289,8 @@ fn merged(graph: &Graph) -> Vec<Operands> {
     merged
 }
 
-/// Returns the values at which to cut, in order: those of the chains that save most contractions and do not overlap.
+/// Returns the values at which the outline cuts the graph, in order. Each is in a selected chain. Chains that save
+/// more contractions are selected first, and a chain that overlaps a selected one is skipped.
 pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let companions = analysis.companions();
     // A companion from at least one step earlier is alive in all steps, so that all of them share it.
