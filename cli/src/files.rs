@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_stream_without_an_end_is_refused() {
         let problem = read_stream(io::repeat(0), 1000).unwrap_err();
-        assert!(problem.to_string().contains("longer than 1000 bytes"), "{problem}");
+        assert!(problem.to_string().contains("more than 1000 bytes"), "{problem}");
         assert_eq!(read_stream(&[1, 2, 3][..], 3).unwrap(), [1, 2, 3]);
     }
 }

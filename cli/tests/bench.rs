@@ -90,7 +90,7 @@ fn a_plan_is_kept_and_runs_without_a_search() {
 
     let refused = |extra: &[&str], says: &[&str]| eutectic([&["bench", &graph], extra].concat()).refused(says);
     refused(&["--shape", "B=5", "--plan", &plan], &["another graph"]);
-    refused(&["--shape", "B=4", "--plan", &plan, "--without", "simplify/*"], &["another graph, with other rules"]);
+    refused(&["--shape", "B=4", "--plan", &plan, "--without", "simplify/*"], &["another graph, other rules"]);
     let text = String::from_utf8(first).expect("UTF-8");
     for (from, to) in [("\"eutectic_plan\": 1", "\"eutectic_plan\": 2"), ("\"choice\"", "\"choices\""), ("{", "[")] {
         let damaged = utf8(dir.file("damaged.plan", text.replacen(from, to, 1)));

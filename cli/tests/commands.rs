@@ -199,7 +199,7 @@ fn rules_that_never_pay_are_pointed_out() {
     let found: Value = serde_json::from_str(&run.out).expect("JSON");
     // Two rules that make the same rewrite give two findings.
     let says = |l: &&Value, what: &str| l["message"].as_str().is_some_and(|m| m.contains(what));
-    let found: Vec<&Value> = found.as_array().expect("a list").iter().filter(|l| says(l, "its right side")).collect();
+    let found: Vec<&Value> = found.as_array().expect("a list").iter().filter(|l| says(l, "the right side")).collect();
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0]["rule"] == "mine/dearer" && says(&found[0], "times as long"), "{found:?}");
     assert!(found[1]["rule"] == "mine/not-canonical" && says(&found[1], "remove (canonical)"), "{found:?}");

@@ -61,6 +61,6 @@ fn bench_judges_by_a_tolerance() {
     eutectic(judged.clone()).good();
     let wrong = eutectic(judged.chain(["--seed", "7"]));
     assert_eq!(wrong.code, Some(1), "{}", wrong.err);
-    assert!(wrong.err.contains("--tol is 1.0e-5"), "{}", wrong.err);
+    assert!(wrong.err.contains("--tol allows 1.0e-5"), "{}", wrong.err);
     eutectic(bench.into_iter().chain(["--tol", "1e-5"])).refused(&["--reference"]);
 }

@@ -22,7 +22,11 @@ fn at_home<'a>(home: &Path, args: impl IntoIterator<Item = &'a str>) -> Run {
 fn printed_costs_are_a_file_with_the_same_costs() {
     let dir = Dir::new();
     let printed = eutectic(["costs", "--costs", "default"]).good();
-    assert!(printed.contains("dram = \"20 GB/s\"") && printed.contains("# Bytes a second"), "{printed}");
+    assert!(
+        printed.contains("dram = \"20 GB/s\"")
+            && printed.contains("# The bandwidth of one thread for larger working sets."),
+        "{printed}"
+    );
     let file = dir.file("costs.toml", &printed);
     assert_eq!(eutectic(["costs", "--costs", text(&file)]).good(), printed);
     let compared = eutectic(["costs", "diff", "default", text(&file)]).good();

@@ -120,7 +120,7 @@ fn a_bench_refuses_what_says_nothing() {
     eutectic(["bench", MODEL, "--ids", "ids.npy", "--batch", "2"]).refused(&["--ids, --batch", "is a language model"]);
     eutectic(["bench", "demo", "--generate", "4"]).refused(&["--generate: demo is no language model"]);
     eutectic(["bench", MODEL, "--prompt", "1000000"]).refused(&[
-        "tokens, but",
+        "tokens because",
         "was trained for",
         "--prompt and --generate",
     ]);

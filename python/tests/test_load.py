@@ -175,7 +175,7 @@ GRAPH = b'(graph "g" (input x f32[B 2]) (output y (neg x)))'
         ({"shapes": {"B": 1 << 62}}, r"does not fit into memory"),
         ({"shapes": {"B": 1}, "backend": "cqu"}, r"no backend is named `cqu`, did you mean `cpu`"),
         ({"shapes": {"B": 1}, "fp": "loose"}, r'the option fp has the unknown value "loose"; it must be one of exact, reassoc, fast'),
-        ({"shapes": {"B": 1}, "precision": "f8"}, r'unknown precision "f8"'),
+        ({"shapes": {"B": 1}, "precision": "f8"}, r'precision has the unknown value "f8"'),
         ({"shapes": {"B": 1}, "params": {"w": numpy.zeros(1)}}, r"no parameter `w`"),
         ({"shapes": {"B": 1}, "params": "/no/such.safetensors"}, r"/no/such.safetensors"),
         ({"shapes": {"B": 1}, "fixed": {"x": numpy.zeros(1)}}, r"cannot fix `x`"),

@@ -26,6 +26,8 @@ pub struct Turns {
     garbage: BTreeSet<(WayKey, usize)>,
     /// The pairs of special tensors that were tried since all of them had their turn, by number.
     pairs: BTreeSet<usize>,
+    /// Whether the left side absorbed one of these pairs.
+    absorbs: bool,
 }
 
 impl Turns {
@@ -153,9 +155,14 @@ fn absorbed(
     turns: &mut Turns,
     random: &mut fastrand::Rng,
 ) -> Option<Values> {
-    let count = floats(plain, inputs).len();
+    let names = floats(plain, inputs);
+    if names.iter().any(|name| plain[name].count() == 0) {
+        return None;
+    }
+    let count = names.len();
     let pairs = INFINITIES * count * count.saturating_sub(1) * SPECIAL.len();
-    if turns.pairs.len() >= pairs {
+    // A left side that absorbed no pair in a whole round is not tried again: a convolution takes long.
+    if turns.pairs.len() >= pairs && std::mem::take(&mut turns.absorbs) {
         turns.pairs.clear();
     }
     let new: Vec<usize> = (0..pairs).filter(|pair| !turns.pairs.contains(pair)).take(TRIES).collect();
@@ -164,7 +171,9 @@ fn absorbed(
         let values = paired(plain.clone(), inputs, pair / SPECIAL.len(), pair % SPECIAL.len(), random);
         let is_finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
         let left = evaluated(&sides.written, &values).ok()?;
-        (!left.nan && left.results.iter().all(is_finite)).then_some(values)
+        let is_absorbed = !left.nan && left.results.iter().all(is_finite) && left.results.iter().any(|t| t.count() > 0);
+        turns.absorbs |= is_absorbed;
+        is_absorbed.then_some(values)
     })
 }
 
