@@ -72,7 +72,7 @@ fn relations_solve_in_every_direction() {
     assert_eq!(infer(&broadcast, &[], &[f32s(&[4, 1, 3]), f32s(&[5, 1])]), Ok("f32[4 5 3]".into()));
     assert_eq!(infer(&broadcast, &[], &[f32s(&[]), f32s(&[0])]), Ok("f32[0]".into()));
     let wrong = infer(&broadcast, &[], &[f32s(&[2]), f32s(&[3])]);
-    assert_eq!(wrong, Err("[2] and [3] do not broadcast: 2 and 3".into()));
+    assert_eq!(wrong, Err("[2] and [3] do not broadcast because 2 and 3 differ and neither is 1".into()));
     let perm = [Attr::from([-1_i64, -3, -2].as_slice())];
     let forth = signature("(F any) F[A..] -> F[C..] (permute A perm C)", &["perm"]);
     let back = signature("(F any) F[C..] -> F[A..] (permute A perm C)", &["perm"]);

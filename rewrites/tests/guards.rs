@@ -78,7 +78,7 @@ fn a_rule_runs_for_devices_of_some_size() {
     assert!(fires("(most stores 1)", device));
     let options = Options { device: Device { limits: device.to_vec(), ..Device::default() }, ..Options::default() };
     let why = why(&graph(text), &all(&rule("(most axes 5)")), &options, |name| name == "mine/law").unwrap();
-    assert_eq!(why[0].idle.as_deref(), Some("it runs on devices with axes ≤ 5 only"));
+    assert_eq!(why[0].idle.as_deref(), Some("it runs only on devices with axes ≤ 5"));
 }
 
 #[test]

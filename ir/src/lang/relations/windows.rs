@@ -81,7 +81,7 @@ fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, 
     };
     if size < 1 || stride < 1 || dilation < 1 {
         return Err(format!(
-            "a window of {size} elements, stride {stride} and dilation {dilation}is invalid because all of them must be at least 1"
+            "a window of {size} elements, stride {stride} and dilation {dilation} is invalid because all of them must be at least 1"
         ));
     }
     let span = span(size, dilation);
