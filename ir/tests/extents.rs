@@ -55,8 +55,8 @@ fn text_declares_extents() {
         ("(dim S)", "must have a bound :most"),
         ("(dim S :most -1)", "not a bound"),
         ("(dim S :least 3 :most 2)", "at least 3"),
-        ("(dim S :most 3) (dim S :most 3)", "already"),
-        ("(input x f32[S]) (dim S :most 3)", "already"),
+        ("(dim S :most 3) (dim S :most 3)", "used or declared before"),
+        ("(input x f32[S]) (dim S :most 3)", "used or declared before"),
     ] {
         let error = parse(&format!("(graph g {wrong})")).unwrap_err().0.remove(0).message;
         assert!(error.contains(says), "{wrong}: {error}");

@@ -74,7 +74,7 @@ fn what_cannot_be_planned_is_refused_by_name() {
         graph.output(&format!("{name}'"), x).unwrap();
     }
     let Err(error) = compiler.compile(&graph) else { panic!("S is two things") };
-    assert!(error.to_string().contains("S is 0 to 3 and 0 to 4"), "{error}");
+    assert!(error.to_string().contains("S has the ranges 0 to 3 and 0 to 4"), "{error}");
 }
 
 #[test]
