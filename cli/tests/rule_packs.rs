@@ -45,7 +45,7 @@ fn a_pack_a_folder_and_its_files_are_the_same_rules() {
         "checked by eutectic",
         "no mutants",
         "findings of `rules lint`: 1",
-        "simplify/neg-neg does the same",
+        "the rule simplify/neg-neg covers all of its matches",
     ] {
         assert!(said.replace('\n', " ").contains(part), "{part:?} is not in: {said}");
     }
