@@ -369,7 +369,7 @@ mod tests {
             thread: Share,
         }
         tables {
-            /// Memory.
+            /// The costs of memory.
             memory: MemoryCosts,
         }
         others {

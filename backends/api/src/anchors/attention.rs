@@ -107,7 +107,7 @@ pub struct ScoreForm {
 pub enum EmptyRow {
     /// Zeros, because the row attends to no key.
     Zeros,
-    /// NaN, as a softmax computed by its formula gives (0 / 0).
+    /// NaN, because the formula of softmax divides 0 by 0.
     Nan,
     /// Zeros, also for a row in which a softmax weight is NaN. The bias is added to every score and hides no key.
     Guarded,

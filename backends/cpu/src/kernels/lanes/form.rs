@@ -9,7 +9,7 @@ use crate::tile::MAX_RANK;
 
 /// The number of columns or rows from which on matrix products fill vectors.
 const MATRIX_WIDTH: usize = 16;
-/// The assumed number of lanes of a vector, on every machine, so that all make the same choice.
+/// The assumed number of lanes of a vector. It is the same on every machine, so that all machines choose the same form.
 pub const VECTOR: usize = 16;
 
 /// A contraction whose vectors of sums are along one axis of the result: the axis of the lanes.
