@@ -80,7 +80,7 @@ pub struct AttentionAxes {
     pub keys: usize,
     /// Axes that the dot products of queries and keys are summed over.
     pub depth: usize,
-    /// Axes of one value.
+    /// Axes of the vector that is the value of one key.
     pub columns: usize,
 }
 

@@ -202,7 +202,7 @@ impl Side {
     }
 
     /// Writes the offset of each term from the first one to `to`. `strides` are those of the operand's axes, and
-    /// `plane` is the distance of two phases of the lanes.
+    /// `plane` is the distance in elements between the starts of two consecutive phases of the lanes.
     pub fn terms(&self, strides: impl Iterator<Item = isize>, plane: isize, terms: &[usize], to: &mut [isize]) {
         let mut steps = [0; MAX_RANK];
         let phased = (self.phases > 1).then(|| self.axes.len() - 1);

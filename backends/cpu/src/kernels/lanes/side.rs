@@ -46,8 +46,7 @@ pub struct LaneTile {
     pub at: *const u8,
     /// Strides of the operand's axes, in elements. The stride of the lanes is that within a phase.
     pub strides: [isize; MAX_RANK],
-    /// The distance in elements between the starts of two consecutive phases: the lines of one remainder modulo the
-    /// stride of the lanes.
+    /// The distance in elements between the starts of two consecutive phases of the lanes.
     pub plane: isize,
 }
 
