@@ -30,7 +30,7 @@ pub struct Fitted {
 /// The coefficients that a fit may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freedom {
-    /// Every coefficient separately. This needs hundreds of measurements.
+    /// The fit changes every coefficient separately, which needs hundreds of measurements.
     Each,
     /// Times and rates. A dozen measurements suffice, because times and op rates of one table share one factor: they
     /// scale with the same clock. Bandwidths, and times outside of tables, have a factor each. Sizes, counts and shares
