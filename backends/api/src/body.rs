@@ -78,7 +78,7 @@ pub enum Instr {
         /// The number of the check in the kernel. [`Step::checks`](crate::Step::checks) has the model part of each
         /// number.
         check: usize,
-        /// The guards under which the check counts. At points where one does not hold, the integer may have any value.
+        /// The check applies only at points where these guards hold. At other points, the integer may have any value.
         guards: Vec<Guard>,
         /// The element type of the integer.
         dtype: DType,

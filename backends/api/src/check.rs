@@ -15,7 +15,7 @@ impl Program {
         let mut problems = Vec::new();
         for (id, buffer) in self.buffers.iter().enumerate().filter(|(_, buffer)| !self.has_place(buffer)) {
             let what = format!(
-                "cannot place buffer {id} because its {} {} exceed or misalign its range of memory",
+                "cannot place buffer {id} because its {} {} do not fit its memory or are not aligned there",
                 buffer.count, buffer.dtype
             );
             problems.push((Origin::default(), what));
@@ -39,7 +39,7 @@ impl Program {
         }
         let exits = self.exits.iter().filter(|exit| !self.is_exit(exit));
         problems.extend(exits.map(|exit| {
-            let why = "because it does not skip forwards, or no bool of a run decides it";
+            let why = "because it does not skip to a later step, or its condition is not one bool of the run arena";
             (Origin::default(), format!("cannot exit before step {} {why}", exit.before))
         }));
         if !self.exits.is_sorted_by_key(|exit| exit.before) {

@@ -362,14 +362,14 @@ mod tests {
         /// Costs of a test.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         pub struct Costs {
-            /// Of a kernel.
+            /// The time of the launch of a kernel.
             launch: SecondsOrNone,
             /// Of each further
             /// thread.
             thread: Share,
         }
         tables {
-            /// Memory.
+            /// The costs of memory.
             memory: MemoryCosts,
         }
         others {
@@ -382,9 +382,9 @@ mod tests {
         /// Memory of a test.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         pub struct MemoryCosts {
-            /// From memory.
+            /// The rate of loads from memory.
             dram: BytesPerSecond,
-            /// Of the cache.
+            /// The size of the cache.
             cache: Bytes,
         }
     }

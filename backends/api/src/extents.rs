@@ -203,7 +203,7 @@ impl Placement {
         self.chunks().for_each(|(from, to)| dense[to].copy_from_slice(&memory[from]));
     }
 
-    /// Returns the byte range of each chunk, first in memory and then in the dense tensor.
+    /// Returns two byte ranges for each contiguous chunk: its range in memory, and its range in the dense tensor.
     pub fn chunks(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
         let chunk = self.chunk;
         let count = self.bytes().checked_div(chunk).unwrap_or(0);

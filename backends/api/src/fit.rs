@@ -30,7 +30,7 @@ pub struct Fitted {
 /// The coefficients that a fit may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freedom {
-    /// Every coefficient separately. This needs hundreds of measurements.
+    /// The fit changes every coefficient separately, which needs hundreds of measurements.
     Each,
     /// Times and rates. A dozen measurements suffice, because times and op rates of one table share one factor: they
     /// scale with the same clock. Bandwidths, and times outside of tables, have a factor each. Sizes, counts and shares
@@ -173,7 +173,7 @@ mod tests {
         assert!((rank_correlation(&rising) - 1.0).abs() < 1e-12);
         let falling = rising.map(|(x, y)| (x, -y));
         assert!((rank_correlation(&falling) + 1.0).abs() < 1e-12);
-        // By hand, with ranks 0 1 2 3 and 1 0 3 2: 1 − 6·Σd² / (n·(n² − 1)) = 1 − 6·4 / (4·15).
+        // The ranks are 0 1 2 3 and 1 0 3 2, so the correlation is 1 − 6·Σd² / (n·(n² − 1)) = 1 − 6·4 / (4·15).
         let swapped = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 3.0)];
         assert!((rank_correlation(&swapped) - 0.6).abs() < 1e-12);
         assert!((median_off(&[(1.0, 1.0), (2.0, 1.0), (1.0, 4.0)]) - 2.0).abs() < 1e-12);

@@ -26,8 +26,8 @@ pub struct Mask<'a> {
 }
 
 impl<'a> Mask<'a> {
-    /// Returns the mask of a bias, given its instructions and the numbers of its results. Returns `None` if no
-    /// instruction depends on coordinates directly, because loaded values have no useful bounds.
+    /// Prepares the bias that `instrs` compute; `results` has its value. Returns `None` if no instruction is a
+    /// coordinate or a selection, because the bounds of loaded values then show no hidden block.
     pub fn new(instrs: &'a [Instr], results: &[ValueId]) -> Option<Mask<'a>> {
         let by_place = |i: &Instr| matches!(i, Instr::Coordinate { .. } | Instr::Select { .. });
         let result = *results.first()?;

@@ -242,8 +242,9 @@ mod tests {
             Store { guards: vec![(id, 0..below)], writes: Writes::InOrder, ..Store::new(1, at, 1) }
         };
         assert_eq!(together(&store(5, [20, 4]), &domain), 0b010);
-        // Ids reach into the elements of the next p, or the elements of two ids overlap.
+        // Id 5 writes the first elements of the next p.
         assert_eq!(together(&store(6, [20, 4]), &domain), 0b111);
+        // The elements of two ids overlap.
         assert_eq!(together(&store(5, [20, 3]), &domain), 0b111);
         assert_eq!(together(&Store { guards: Vec::new(), ..store(5, [20, 4]) }, &domain), 0b111);
         assert_eq!(together(&Store { writes: Writes::Apart, ..store(6, [20, 4]) }, &domain), 0);

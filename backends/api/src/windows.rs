@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(nest(&[4, 3], at.clone(), Index::coord(0)).window(0, 1), None);
         let cut = at.div(2, &[4, 3]);
         let united = nest(&[4, 3], at.clone(), cut.clone()).window(0, 1);
-        // ⌊(2y + p)/2⌋ was simplified to y + ⌊p/2⌋, in which the proportions of y and p differ from those of the sum.
+        // `div` simplifies ⌊(2y + p)/2⌋ to y + ⌊p/2⌋, which no longer depends on y and p through 2y + p only.
         assert_eq!(united, None, "{cut}");
     }
 }

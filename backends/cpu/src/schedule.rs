@@ -30,7 +30,7 @@ cost_table! {
         shared: Seconds,
         /// One call of the micro-kernel, for the sums that its registers hold.
         run: Seconds,
-        /// One tile, without its elements.
+        /// The fixed cost of one tile, to which the costs of its elements are added.
         tile: Seconds,
     }
 }

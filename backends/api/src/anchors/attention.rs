@@ -80,7 +80,7 @@ pub struct AttentionAxes {
     pub keys: usize,
     /// Axes that the dot products of queries and keys are summed over.
     pub depth: usize,
-    /// Axes of one value.
+    /// Axes of the vector that is the value of one key.
     pub columns: usize,
 }
 
@@ -107,7 +107,7 @@ pub struct ScoreForm {
 pub enum EmptyRow {
     /// Zeros, because the row attends to no key.
     Zeros,
-    /// NaN, as a softmax computed by its formula gives (0 / 0).
+    /// NaN, because the formula of softmax divides 0 by 0.
     Nan,
     /// Zeros, also for a row in which a softmax weight is NaN. The bias is added to every score and hides no key.
     Guarded,

@@ -35,7 +35,7 @@ impl Options {
         self.words.iter().any(|w| w == word)
     }
 
-    /// Returns whether a word of a kind is selected: it was given, or no word of that kind was given.
+    /// Returns whether the options select `word`: they contain it, or they contain none of the alternatives `kind`.
     fn admits(&self, word: &str, kind: &[&str]) -> bool {
         self.has(word) || !kind.iter().any(|w| self.has(w))
     }

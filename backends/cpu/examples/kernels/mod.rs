@@ -270,7 +270,7 @@ impl Single {
         let executable = cpu.compile(&program).expect("all kernels of this file compile");
         let tensor = |(_, ty): &(String, Type)| {
             let (n, dtype) = (ty.count(), ty.dtype().unwrap_or(DType::F32));
-            // Integers are indices, and zero.
+            // Integer tensors are filled with 0, because kernels use them as indices, and 0 is always in bounds.
             let numbers = (0..n).map(|i| if dtype.is_float() { (i % 97) as f64 / 50.0 - 1.0 } else { 0.0 });
             Tensor::from_f64(dtype, &[n], numbers)
         };

@@ -100,7 +100,7 @@ pub struct StridedNumbers {
     pub at: *const f32,
     /// For each term of the block, the elements from the first term to it.
     pub terms: Vec<isize>,
-    /// Elements from a column to the next.
+    /// The distance in elements from a column to the next.
     pub columns: isize,
 }
 

@@ -5,9 +5,9 @@
 pub struct Matrix {
     /// The first element.
     pub at: *mut u8,
-    /// Elements from a row to the next.
+    /// The distance in elements from a row to the next.
     pub rows: isize,
-    /// Elements from a column to the next.
+    /// The distance in elements from a column to the next.
     pub columns: isize,
 }
 

@@ -4,11 +4,11 @@
 #[derive(Clone, Copy)]
 pub struct LeftPart<T> {
     pub at: *const T,
-    /// From a term to the next.
+    /// The stride from a term to the next.
     pub terms: isize,
-    /// From a row to the next, within a packed block of rows.
+    /// The stride from a row to the next, within a packed block of rows.
     pub step: isize,
-    /// From a packed block of rows to the next; 0 if rows are not packed.
+    /// The stride from a packed block of rows to the next; 0 if rows are not packed.
     pub block: isize,
 }
 

@@ -34,7 +34,7 @@ pub struct ChosenMatrix<'a> {
     pub number: ValueId,
     /// The number of matrices.
     pub count: i64,
-    /// Elements from a matrix to the next.
+    /// The distance in elements from a matrix to the next.
     pub matrix_stride: i64,
 }
 

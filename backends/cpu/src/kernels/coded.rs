@@ -98,7 +98,7 @@ impl Values {
         Some(Values { body, result, masks, ranges })
     }
 
-    /// Returns a finder over the operand's values.
+    /// Returns a search among the values of the operand's body.
     pub fn find(&self) -> Finder<'_> {
         Finder { instrs: &self.body.instrs, masks: &self.masks, ranges: &self.ranges }
     }

@@ -32,7 +32,7 @@ const PART: usize = 4096;
 
 /// A compiled operand over `[b.. rows.. columns..]`, which is evaluated in blocks of rows.
 pub struct RowBlocks {
-    /// The program that computes some of its rows.
+    /// The program that computes a part of the operand: a tile of its rows.
     program: TileProgram,
     batch: usize,
     rows: Span,

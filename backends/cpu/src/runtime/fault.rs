@@ -16,7 +16,8 @@ pub struct IndexFault {
 }
 
 impl IndexFault {
-    /// Reports an index of a check, by the check's number. Reports after the first are ignored.
+    /// Reports an index that is out of range. `check` is the number of its check in the kernel. Only the first report is
+    /// kept.
     pub fn report(&self, OutOfRange { id, ids }: OutOfRange, check: usize) {
         if !self.set.swap(true, Ordering::AcqRel) {
             self.index.store(id, Ordering::Release);

@@ -44,7 +44,7 @@ pub struct TileValue {
     pub offset: usize,
     /// The number, if the value is a constant.
     pub constant: Option<Word>,
-    /// The write whose target can replace the register.
+    /// The number of the write to whose target the value may be written directly, instead of to its register.
     pub direct: Option<usize>,
     /// Whether the value is a load that only selections use, within the load's guards. Selections then copy its
     /// elements directly from the buffer.

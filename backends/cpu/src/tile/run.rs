@@ -28,7 +28,7 @@ struct IdCheck<'a> {
     ids: Ids,
     /// The number of the check in the kernel.
     check: usize,
-    /// The guards under which the check counts.
+    /// The check applies only at points where these guards hold.
     guards: &'a [TileGuard],
 }
 

@@ -46,7 +46,8 @@ impl<T: ProductElement> Blocked<'_, T> {
         }
     }
 
-    /// Returns a block of rows and terms: at its strides if reading it there is as fast, otherwise copied or packed.
+    /// Returns a block of rows and terms of the left operand. It is read in place, at its strides, if that is as fast.
+    /// Otherwise it is copied or packed.
     ///
     /// # Safety
     /// The requirements of [`crate::gemm::blocking::Blocking::run`] apply.

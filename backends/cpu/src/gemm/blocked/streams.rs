@@ -29,9 +29,9 @@ const PACKED: usize = 32;
 /// The right operand: packed, or strided with contiguous columns.
 struct StreamedPanels {
     at: *const u8,
-    /// Elements from a term to the next.
+    /// The distance in elements from a term to the next.
     terms: isize,
-    /// Elements from a panel to the next.
+    /// The distance in elements from a panel to the next.
     apart: usize,
     /// Bytes of an element.
     size: usize,

@@ -24,10 +24,10 @@ pub struct RowCopy<'a, T: 'static> {
 /// The destination of rows that have one stride and equal guards.
 struct Target<T> {
     to: *mut T,
-    /// Elements from a target row to the next.
+    /// The distance in elements from a target row to the next.
     pitch: usize,
     rows: usize,
-    /// Elements from a source row to the next.
+    /// The distance in elements from a source row to the next.
     stride: i64,
 }
 

@@ -32,9 +32,9 @@ pub struct GatheredAxis {
 pub struct Alike<'a> {
     /// The index of the first row's first line, even if the terms begin with a later line.
     pub at: isize,
-    /// Elements from a row to the next.
+    /// The distance in elements from a row to the next.
     pub stride: isize,
-    /// Elements from a term of a segment to the next.
+    /// The distance in elements from a term of a segment to the next.
     pub step: isize,
     /// The offset of each segment from `at`, in elements.
     pub starts: &'a [isize],

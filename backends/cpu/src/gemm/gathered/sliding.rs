@@ -26,7 +26,7 @@ pub struct Sliding {
     /// terms; within a line, it is one element.
     taps: usize,
     width: usize,
-    /// Elements from a position to the next: in the buffer, and in patches.
+    /// The distance in elements from a position to the next: in the buffer, and in patches.
     position_stride: i64,
     pitch: i64,
     /// The number of positions from a row to the next, which is the stride of a convolution.

@@ -8,7 +8,7 @@ const LONG: usize = 64;
 
 /// A mode of reading right operands: one cached panel, while other memory is prefetched.
 pub const CACHED: u8 = 0;
-/// A mode of reading right operands: one panel, which the kernel also writes in packed form.
+/// A mode of reading right operands: one panel that is not packed yet. The kernel also writes its packed form.
 pub const PACKS: u8 = 1;
 /// A mode of reading right operands: several panels at once, each as a separate stream from memory.
 pub const STREAMS: u8 = 2;

@@ -12,16 +12,16 @@ pub struct MicroCall<T> {
     pub starts: *const isize,
     /// The left operand's first element.
     pub a: *const T,
-    /// Elements from a row of the left operand to the next.
+    /// The distance in elements from a row of the left operand to the next.
     pub a_rows: isize,
-    /// Elements from a term of the left operand to the next, within a segment.
+    /// The distance in elements from a term of the left operand to the next, within a segment.
     pub a_columns: isize,
     /// The right operand's first row. Kernels that are not `cut` may read complete vectors from it, beyond `columns`.
     /// Some kernels read elements of another type than `T`; strides count elements of that type.
     pub b: *const T,
-    /// Elements from a row of the right operand, which is a term, to the next.
+    /// The distance in elements from a row of the right operand, which is a term, to the next.
     pub b_rows: isize,
-    /// Elements from a panel of the right operand to the next, if a kernel takes several panels.
+    /// The distance in elements from a panel of the right operand to the next, if a kernel takes several panels.
     pub b_panels: usize,
     /// Memory to prefetch, if a kernel takes one panel.
     pub prefetch: PrefetchRows<T>,
@@ -32,7 +32,7 @@ pub struct MicroCall<T> {
     pub packed: *mut T,
     /// The result's first element; its columns are contiguous.
     pub c: *mut T,
-    /// Elements from a row of the result to the next.
+    /// The distance in elements from a row of the result to the next.
     pub c_rows: isize,
     /// The number of columns that are written. At most the kernel's last vector is partial.
     pub columns: usize,
@@ -44,7 +44,7 @@ pub struct MicroCall<T> {
     pub bias: *const T,
     /// The numbers that are added, one per element, with contiguous columns; may be null.
     pub other: *const T,
-    /// Elements from a row of `other` to the next.
+    /// The distance in elements from a row of `other` to the next.
     pub other_rows: isize,
     /// The lower bound of results, if any.
     pub least: Option<T>,
@@ -92,7 +92,7 @@ pub struct SumFinish<T> {
     /// The numbers that are added, one per element, with contiguous columns; may be null. The target may be the same
     /// memory. Products with one row or one column do not take it.
     pub other: *const T,
-    /// Elements from a row of `other` to the next.
+    /// The distance in elements from a row of `other` to the next.
     pub other_rows: isize,
     /// The lower bound of results, if any. Products with one row or one column do not take it.
     pub least: Option<T>,
@@ -110,7 +110,7 @@ impl<T> SumFinish<T> {
 pub struct PrefetchRows<T> {
     /// The address for the first term.
     pub at: *const T,
-    /// Bytes from the address for a term to that for the next term.
+    /// The distance in bytes from the address for a term to that for the next term.
     pub step: isize,
 }
 

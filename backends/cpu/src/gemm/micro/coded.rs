@@ -47,7 +47,7 @@ pub struct CodedPart<T> {
     pub count: usize,
     /// The destination: the row of the first term.
     pub to: *mut T,
-    /// Elements from the row of a term to that of the next.
+    /// The distance in elements from the row of a term to that of the next.
     pub pitch: usize,
 }
 

@@ -14,18 +14,18 @@ pub struct Dots<T> {
     pub k: usize,
     /// The first vector.
     pub x: *const T,
-    /// Elements from a vector to the next.
+    /// The distance in elements from a vector to the next.
     pub x_rows: isize,
     /// The first line of the matrix. Some kernels read elements of another type than `T`; strides count elements of
     /// that type.
     pub w: *const T,
-    /// Elements from a line to the next.
+    /// The distance in elements from a line to the next.
     pub line: isize,
     /// The first result.
     pub out: *mut T,
-    /// Elements from the results of a vector to those of the next vector.
+    /// The distance in elements from the results of a vector to those of the next vector.
     pub out_rows: isize,
-    /// Elements from a vector's result for a line to its result for the next line.
+    /// The distance in elements from a vector's result for a line to its result for the next line.
     pub step: isize,
     /// The factor of the sums.
     pub scale: T,

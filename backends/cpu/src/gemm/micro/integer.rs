@@ -22,7 +22,7 @@ pub struct IntegerCall<T> {
     pub form: PanelForm,
     /// The first integer of the left operand.
     pub codes: *const i8,
-    /// Integers from a row of the left operand to the next.
+    /// The row stride of the left operand, in integers.
     pub pitch: usize,
     /// The scales of the blocks of terms of the left operand, row after row.
     pub scales: *const f32,

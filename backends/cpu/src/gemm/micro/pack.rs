@@ -15,9 +15,9 @@ pub struct Panel<T> {
     pub columns: usize,
     /// The first element. Some kernels read elements of another type than `T`; strides count elements of that type.
     pub from: *const T,
-    /// Elements from a row to the next.
+    /// The distance in elements from a row to the next.
     pub rows: isize,
-    /// Elements from a column to the next.
+    /// The distance in elements from a column to the next.
     pub line: isize,
     /// The destination of the packed rows, which are contiguous.
     pub to: *mut T,
@@ -39,11 +39,11 @@ pub struct Lines<T> {
     pub len: usize,
     /// The first element of the first line.
     pub from: *const T,
-    /// Elements from a line to the next.
+    /// The distance in elements from a line to the next.
     pub line_stride: isize,
     /// The destination of the first line.
     pub to: *mut T,
-    /// Elements from a target line to the next.
+    /// The distance in elements from a target line to the next.
     pub pitch: usize,
 }
 

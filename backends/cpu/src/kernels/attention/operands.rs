@@ -26,7 +26,7 @@ pub enum AttentionOperand {
     Whole(Box<Operand>),
     /// Read in place, in a narrower type than the accumulator.
     Short(Box<Operand>),
-    /// Evaluated in the task that uses them.
+    /// Elements that each task evaluates for its own use.
     Blocks(Box<RowBlocks>),
 }
 

@@ -160,8 +160,8 @@ impl<T: AttentionElement + ProductElement> Attention<T> {
             .unwrap_or_else(|_| unreachable!("an operand that does not compile has reported a problem"));
         let shared_keys = SharedKeys::new(&key, &value, key_block);
         if let Some(bias) = &mut bias {
-            // Products add a bias that is a row, unless equal keys are merged: a product then has fewer columns than
-            // the row.
+            // The products add a bias of one row themselves. They cannot if equal keys are merged, because a product
+            // then has fewer columns than the bias.
             bias.is_row &= shared_keys.is_none();
             bias.allocate(rows(key_block), strips.iter().cloned(), parts(0..keys, key_block));
         }

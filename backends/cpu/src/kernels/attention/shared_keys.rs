@@ -32,7 +32,7 @@ impl SharedKeys {
         (alike && Runs::fit(&keys, block)).then_some(SharedKeys { region, keys, batch })
     }
 
-    /// Returns the keys of a block that may differ; `None` if too few keys are equal.
+    /// Returns the keys of a block that may differ from its equal keys; `None` if too few keys of the block are equal.
     pub fn others(&self, point: &[usize], keys: Stretch) -> Option<Runs> {
         let mut tile = Tile { start: [0; MAX_RANK], len: [1; MAX_RANK] };
         tile.start[..self.batch].copy_from_slice(point);

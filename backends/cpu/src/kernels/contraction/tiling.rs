@@ -19,7 +19,8 @@ use crate::{
 
 /// The maximal number of elements of a register, the buffer of a value in the epilogue's tile program.
 const REGISTER: usize = 4096;
-/// The minimal number of rows of a block that is evaluated with all terms, unless a task has fewer rows.
+/// The minimal number of rows of a block of the left operand that is evaluated at once, with all terms. Only blocks of
+/// tasks of fewer rows have fewer.
 const FEWEST: usize = 64;
 
 /// The division of a product. Index 0 is for a packed right operand, and index 1 for others.

@@ -9,7 +9,7 @@ use crate::tile::MAX_RANK;
 
 /// The number of columns or rows from which on matrix products fill vectors.
 const MATRIX_WIDTH: usize = 16;
-/// The assumed number of lanes of a vector, on every machine, so that all make the same choice.
+/// The assumed number of lanes of a vector. It is the same on every machine, so that all machines choose the same form.
 pub const VECTOR: usize = 16;
 
 /// A contraction whose vectors of sums are along one axis of the result: the axis of the lanes.
@@ -202,7 +202,7 @@ impl Side {
     }
 
     /// Writes the offset of each term from the first one to `to`. `strides` are those of the operand's axes, and
-    /// `plane` is the distance of two phases of the lanes.
+    /// `plane` is the distance in elements between the starts of two consecutive phases of the lanes.
     pub fn terms(&self, strides: impl Iterator<Item = isize>, plane: isize, terms: &[usize], to: &mut [isize]) {
         let mut steps = [0; MAX_RANK];
         let phased = (self.phases > 1).then(|| self.axes.len() - 1);

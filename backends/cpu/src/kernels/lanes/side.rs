@@ -46,7 +46,7 @@ pub struct LaneTile {
     pub at: *const u8,
     /// Strides of the operand's axes, in elements. The stride of the lanes is that within a phase.
     pub strides: [isize; MAX_RANK],
-    /// The distance of two phases of the lanes, in elements.
+    /// The distance in elements between the starts of two consecutive phases of the lanes.
     pub plane: isize,
 }
 
@@ -98,7 +98,7 @@ impl LaneOperand {
         let every = (0..side.axes.len()).all(|d| program.values[program.results[0]].mask >> d & 1 == 1);
         if !every {
             return Err(vec![
-                "cannot evaluate tiles of an operand whose value is constant along an axis of its index maps"
+                "cannot evaluate an operand in tiles because its value is constant along an axis of its index maps"
                     .to_string(),
             ]);
         }

@@ -9,6 +9,6 @@ pub fn wrong(what: &'static str, name: &str, problem: String) -> BackendError {
 
 /// Checks that the number of tensors of a kind is the program's.
 pub fn expect(what: &'static str, got: usize, wanted: usize) -> Result<(), BackendError> {
-    let problem = || format!("cannot take {got} of them because the program has {wanted}; give one for each");
+    let problem = || format!("cannot take {got} {what}s because the program has {wanted}; give one for each");
     if got == wanted { Ok(()) } else { Err(wrong(what, "*", problem())) }
 }

@@ -44,7 +44,7 @@ pub struct Code {
     pub inputs: Vec<(String, Type)>,
     pub outputs: Vec<(String, Type)>,
     pub states: Vec<(String, Type)>,
-    /// For each step of a run, whether each output needs it, and last whether a state needs it.
+    /// For each step of a run, whether each output needs it. The last entry of a step is set if a state needs it.
     pub needed: Vec<Vec<bool>>,
     pub arena_bytes: usize,
     /// Bytes of the buffers that a thunk needs in addition to the kernel's: the maximum over all thunks.

@@ -90,7 +90,7 @@ mod tests {
             assert_eq!(found.unwrap().lengths, [n, 1]);
             made > before
         };
-        // Length 0 is used between all others, so it stays in the cache.
+        // Length 0 is used again after each other length, so the cache keeps it.
         for n in 0..3 * KEPT {
             assert!(get(&mut known, n + 1));
             assert_eq!(get(&mut known, 0), n == 0);

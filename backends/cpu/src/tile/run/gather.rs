@@ -28,7 +28,7 @@ struct LineTable {
     any_hidden: bool,
     /// The least and the greatest offset.
     ends: std::ops::RangeInclusive<i64>,
-    /// The offsets in windows, if elements are gathered by permutations.
+    /// The source offsets of each window, if elements are gathered by permutations.
     windows: [Window; CHUNK / LANES],
 }
 
