@@ -358,7 +358,7 @@ impl Graph {
             self.names.remove(&name);
         }
         let mut keep = needed.iter();
-        self.nodes.retain(|_| *keep.next().expect("there is one mark for each node"));
+        self.nodes.retain(|_| *keep.next().expect("`needed` has an entry for each node"));
         self.nodes.iter_mut().flat_map(|n| &mut n.operands).for_each(renumber);
         self.outputs.iter_mut().chain(&mut self.updates).for_each(|(_, id)| renumber(id));
         new

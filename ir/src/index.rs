@@ -170,7 +170,7 @@ impl Index {
         low..high + 1
     }
 
-    /// Returns the factor by which this map contains all terms of another map.
+    /// Returns the number c such that this map contains every term of c · `other`. Ignores the constant of `other`.
     fn times_of(&self, other: &Index) -> Option<i64> {
         let coefficient =
             |atom: &Atom| self.terms.binary_search_by(|(a, _)| a.cmp(atom)).ok().map(|at| self.terms[at].1);

@@ -168,11 +168,11 @@ fn mistakes_say_what_differs() {
     for (statements, part) in [
         ("(output y (if q a a x))", "not one element"),
         ("(output y (if p a b x))", "result 0 is f32[2] in `a`, f32[1] in `b`"),
-        ("(output y (if p a c x))", "`a` has 1 results, `c` has 2"),
+        ("(output y (if p a c x))", "`a` has 1 results, but `c` has 2"),
         ("(output y (if p a a x x))", "it has 1 inputs (x), 2 given"),
         ("(output y (if p a a p))", "its input x is f32[2], bool[] given"),
         ("(output y (if p a nothing x))", "there is no body of that name"),
-        ("(output y (while a a x))", "a loop needs a bound"),
+        ("(output y (while a a x))", "its number of steps has no bound"),
         ("(output y (while a a x :most 3))", "the condition of a loop is f32[2], not one element"),
         ("(output y (while b b x :most 3))", "result 0 of `b` is f32[1], carried is f32[2]"),
         ("(output y (if p c c x))", "this has 2 results"),

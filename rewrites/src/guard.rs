@@ -49,9 +49,9 @@ pub(crate) enum GuardMisfit {
     Legal,
     /// A type does not fit, or a relation does not hold.
     Type(Mismatch),
-    /// An attribute with this value does not fit.
+    /// The matched op's attribute has this value, which the rule does not admit.
     Attr(Attr),
-    /// A number with this value does not fit.
+    /// The matched number has this value, which the rule does not admit.
     Number(f64),
     /// This op observes the rounding of the root, which the rule may change.
     Observed(Op),

@@ -1,4 +1,4 @@
-//! The types of a rule's terms, in the rule's own variables: for editors, which show them.
+//! Infers the type of each term of a rule, expressed in the rule's variables. Editors show these types.
 
 use std::ops::Range;
 
@@ -91,7 +91,8 @@ fn in_variables(rule: &Rule, types: &[Type], samples: &[Sample]) -> Option<Strin
     in_dims(rule, &dims, &bindings, &mut shape).then(|| format!("{dtype}[{}]", shape.join(" ")))
 }
 
-/// Finds names for the dims of all samples. Returns whether there are any.
+/// Appends to `names` an expression for each dim, where `dims` are the remaining dims in each sample. Returns false if
+/// no expressions in the rule's variables fit all samples.
 fn in_dims(rule: &Rule, dims: &[&[Dim]], bindings: &[&Bindings], names: &mut Vec<String>) -> bool {
     if dims.iter().all(|dims| dims.is_empty()) {
         return true;

@@ -294,7 +294,7 @@ impl RuleReader<'_> {
         };
         let kind = op.attrs()[at].kind;
         let Some(value) = value else {
-            return self.wrong(key.span.clone(), format!(":{name} has no value"), format!("it is {kind}"));
+            return self.wrong(key.span.clone(), format!(":{name} has no value"), format!("write its value: {kind}"));
         };
         if attrs[at].is_some() {
             return self.wrong(key.span.clone(), format!(":{name} is given twice"), "remove one of the two");

@@ -359,8 +359,8 @@ fn observed_values_keep_their_rounding() {
     assert_eq!(forms(&["floor", "exp"]), (1, Some("floor")));
 }
 
-/// x·1 = x by an exact rule, so the two quotients are equal. The unobserved quotient must not pass its forms to the
-/// observed one.
+/// (x·1·a)·b and (x·a)·b become equal by the exact rule x·1 = x. `floor` observes the rounding of the first product
+/// only. The forms that other rules find for the second product must not be added to the class of the first.
 #[test]
 fn values_that_turn_out_to_be_equal_stay_two_where_one_is_observed() {
     let mut graph = Graph::new("two quotients");

@@ -1,4 +1,4 @@
-//! Forms of importers that become other ops with views around them: general products, and masks of every rank.
+//! Builds forms that only importers use from ops and views: general products, and masks of every rank.
 
 use super::{Graph, GraphError, NodeId};
 use crate::{Dim, Shape, lang::relation::broadcast};
@@ -104,7 +104,7 @@ impl Graph {
         Ok(ProductSide { batch_axes, outer_axes, contract_axes, batch, outer, contract })
     }
 
-    /// Returns the value with its axes in the order of `parts`, without a transpose if they have it.
+    /// Transposes a value so that its axes are in the order of `parts`. Returns the value itself if they already are.
     fn arranged(&mut self, id: NodeId, parts: &[&Vec<usize>; 3]) -> Result<NodeId, GraphError> {
         let order: Vec<i64> = parts.iter().flat_map(|part| part.iter().map(|at| *at as i64)).collect();
         match order.iter().copied().eq(0..order.len() as i64) {
@@ -113,7 +113,7 @@ impl Graph {
         }
     }
 
-    /// Returns the value in this shape, without a reshape if it has the shape.
+    /// Reshapes a value to this shape. Returns the value itself if it already has the shape.
     fn shaped(&mut self, id: NodeId, shape: Shape) -> Result<NodeId, GraphError> {
         match self.shape(id) == Some(&shape) {
             true => Ok(id),

@@ -73,7 +73,7 @@ impl Graph {
             if self.nodes.get(id.0 as usize).is_none_or(|n| n.ty.as_tensor().is_none()) {
                 problems.push(general(
                     format!("output {name} is not a tensor of this graph"),
-                    "make a tensor of the graph the output",
+                    "output a tensor that this graph computes",
                 ));
             }
         }
@@ -81,8 +81,11 @@ impl Graph {
         for (name, id) in &self.updates {
             let state = self.named("state").find(|(state, _)| state == name).map(|(_, state)| self.ty(state));
             if state.is_none() || state != self.nodes.get(id.0 as usize).map(|n| &n.ty) || !updated.insert(name) {
-                let help = "a state is updated once, by a value of its type";
-                problems.push(general(format!("the update of {name} does not fit a state"), help));
+                let help = "update each state once, by a value of its type";
+                let problem = format!(
+                    "cannot update {name} because no state of its type has this name, or it is updated already"
+                );
+                problems.push(general(problem, help));
             }
         }
         problems

@@ -292,7 +292,8 @@ fn merged(graph: &Graph) -> Vec<Operands> {
 /// Returns the values at which to cut, in order: those of the chains that save most contractions and do not overlap.
 pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let companions = analysis.companions();
-    // A companion from at least one step earlier is alive in all steps, so that all of them share it.
+    // A cut may keep one more value alive, its companion. If the companion is at least one step older than the cut,
+    // all steps of the chain read the same value.
     let possible = |later: NodeId, earlier: NodeId| {
         let (to, from) = (analysis.of(later).contractions, analysis.of(earlier).contractions);
         let shared = |c: NodeId| match analysis.of(c).contractions {

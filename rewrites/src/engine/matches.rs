@@ -174,8 +174,8 @@ impl Engine<'_> {
         admitted.ok()
     }
 
-    /// Returns the maximal sets of matches that are members of one group: they agree in everything except the
-    /// splatted variables.
+    /// Returns the maximal sets of matches that are members of one group. Members may differ only in the variables
+    /// that the right side splats ([`Rule::splatted`]), and in the dims and element types that it names.
     pub(super) fn search_groups(&mut self, rules: &[usize]) -> Vec<Found> {
         let mut found = Vec::new();
         for &rule in rules {

@@ -295,7 +295,7 @@ impl<'s> OpReader<'s> {
             return Some((Declares::DType(name, self.class(item, rest)?), item.clone()));
         }
         if !name.starts_with('?') || name.len() == 1 || name.ends_with("..") {
-            return self.wrong(item, "cannot use this declaration in an op", help);
+            return self.wrong(item, "an op declares only element types, operands and attributes", help);
         }
         let [kind, default @ ..] = rest else {
             return self.wrong(item, format!("the declaration of `{name}` has no kind"), help);

@@ -81,7 +81,7 @@ fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, 
     };
     if size < 1 || stride < 1 || dilation < 1 {
         return Err(format!(
-            "a window of {size} elements, stride {stride} and dilation {dilation}is invalid because all of them must be at least 1"
+            "a window of {size} elements, stride {stride} and dilation {dilation} is invalid because all of them must be at least 1"
         ));
     }
     let span = span(size, dilation);
@@ -94,7 +94,9 @@ fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, 
         (_, Dim::Symbolic(_)) => {
             let steps = room.checked_div(&Dim::Known(stride));
             let steps = steps.ok_or_else(|| {
-                format!("cannot count windows because stride {stride} may not divide {extent} - {span}")
+                format!(
+                    "cannot count windows because {extent} - {span} is not known to be a multiple of stride {stride}"
+                )
             })?;
             Ok(&steps + &Dim::Known(1))
         }
