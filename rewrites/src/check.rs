@@ -191,7 +191,8 @@ fn forms(rule: &Rule, facts: &mut Facts, samples: &[(Draw, Sample)]) -> Result<V
 
 pub(crate) type Complaint = (String, std::ops::Range<usize>);
 
-/// Draws samples whose left side is well typed, the most generic first. Also returns the last type error of other samples.
+/// Draws samples whose left side is well typed, the most generic first. Also returns the last type error of other
+/// samples.
 pub(crate) fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<(Draw, Sample)>, Option<Complaint>) {
     let (mut samples, mut problem) = (Vec::new(), None);
     for seed in 0..ATTEMPTS {

@@ -279,7 +279,7 @@ fn names_clash_and_circles_are_told_once() {
     let circle = told(
         "(op my/a (forall (F float) (?x F[A..])) (result F[A..]) (is (my/b ?x)))
 (op my/b (forall (F float) (?x F[A..])) (result F[A..]) (is (my/a ?x)))
-;; uses one of them
+;; a rule that uses a wrong op
 (rule my/rule (forall (F float) (?x F[A..])) (=> (my/a (neg ?x)) (my/a ?x)) (eq exact))",
     );
     assert!(circle.contains("cannot define my/b because its definition uses itself: my/a → my/b → my/a"), "{circle}");

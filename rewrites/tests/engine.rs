@@ -355,7 +355,7 @@ fn observed_values_keep_their_rounding() {
     };
     assert_eq!(forms(&["exp"]), (2, None));
     assert_eq!(forms(&["floor"]), (1, Some("floor")));
-    // It is one value that two ops read.
+    // `floor` and `exp` read the same value.
     assert_eq!(forms(&["floor", "exp"]), (1, Some("floor")));
 }
 

@@ -193,7 +193,7 @@ fn the_members_of_a_group_agree_in_dims_that_the_right_side_does_not_name() {
     };
     assert!(changes(LOOKUPS, &lookups(&[1000, 1000])) > 0);
     assert_eq!(changes(LOOKUPS, &lookups(&[1000, 500])), 0);
-    // The other members form one group.
+    // Tables with equal numbers of rows form a group.
     assert!(changes(LOOKUPS, &lookups(&[1000, 500, 1000])) > 0);
 }
 

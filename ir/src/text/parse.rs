@@ -50,7 +50,7 @@ pub fn parse_form(source: &Source, forms: &[&Sexp], ops: &Ops) -> Result<Graph, 
 /// where it is defined or used. Values that depend on an error are left out. `forms` are those without declared ops.
 pub fn types(source: &Source, forms: &[&Sexp], ops: &Ops) -> Vec<(Range<usize>, Type)> {
     let mut types = Vec::new();
-    // The errors are those of `parse_form`.
+    // Errors are ignored here, because `parse_form` returns the same ones.
     let _ = read_graph(source, forms, ops, Some(&mut types));
     types
 }

@@ -1,4 +1,4 @@
-//! Searches for the matches of a round: in classes near changed ones, and the sets of members for group rules.
+//! Searches for the matches of a round in classes near changed ones, and collects the members of group rules.
 
 use std::{rc::Rc, time::Instant};
 
@@ -175,7 +175,7 @@ impl Engine<'_> {
     }
 
     /// Returns the maximal sets of matches that are members of one group. Members may differ only in the variables
-    /// that the right side splats ([`Rule::splatted`]), and in the dims and element types that it names.
+    /// that the right side splats (`Rule::splatted`), and in the dims and element types that it names.
     pub(super) fn search_groups(&mut self, rules: &[usize]) -> Vec<Found> {
         let mut found = Vec::new();
         for &rule in rules {
