@@ -82,7 +82,7 @@ fn listed(operands: impl ExactSizeIterator<Item = impl fmt::Display>) -> String 
     list.join(", ")
 }
 
-/// A tensor program: nodes in topological order, some of which are its results.
+/// A tensor program: its nodes in topological order, its outputs, and the updates of its states.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// Its name.

@@ -202,8 +202,8 @@ impl Index {
         Index::sum_bounds(self.constant.rem_euclid(by), terms, &coord, &|inner| inner.bounds(&coord))
     }
 
-    /// Returns a proper divisor `g` of `by` and a number `n`, such that self = g·x + y and y is always in `g·n..g·(n
-    /// + 1)`.
+    /// Returns a proper divisor `g` of `by` and a number `n`. They satisfy self = g·x + y, where y is always in
+    /// `g·n..g·(n + 1)`.
     fn factor(&self, by: i64, known: &Known<'_>) -> Option<(i64, i64)> {
         self.terms.iter().map(|(_, c)| gcd(c.abs(), by)).find_map(|g| {
             let r = if g > 1 && g < by { self.rest_range(g, known) } else { return None };

@@ -219,7 +219,7 @@ pub(crate) fn near(x: f64, y: f64, unit_roundoff: f64) -> bool {
 pub enum Close {
     /// The numbers must be equal after rounding to the element type.
     Held,
-    /// The matched number must be within 4 eps of the other, rounded to the element type. `eps` is that of the type,
+    /// The matched number must be within 4 eps of the required one, rounded to the element type. `eps` is that of the type,
     /// but at most that of `f32`, because models compute their constants in `f32` or wider. With the eps of 16-bit
     /// types, 1/300 would equal 1/301, and 1 in `bf16` would equal 1.03.
     Computed,

@@ -32,7 +32,8 @@
 //!
 //! egg's own tools still work on these rules. [`interop`] converts each single rule to egg's `Searcher` and `Applier`, so
 //! that its `Runner`, schedulers and extractors work on this e-graph. A test saturates random programs both ways and
-//! compares the classes, nodes and costs. Groups and `once` rules, which are not single matches, have no counterpart there.
+//! compares the classes, nodes and costs. Groups and `once` rules are not single matches, so egg has no
+//! counterpart for them.
 //!
 //! # From Rust
 //!

@@ -247,7 +247,7 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         ("(?x F[A..])", "(?x F[A..]) (?k folat)", &["this is not a kind of attribute", "did you mean `float`?"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float :default soon)", &["this is not a value of the attribute"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float 2.0)", &["only a default may follow the kind", ":default"]),
-        ("(?x F[A..])", "(?x F[A..]) (?k axes :default [-1])", &["has no default"]),
+        ("(?x F[A..])", "(?x F[A..]) (?k axes :default [-1])", &["cannot give this attribute a default"]),
         ("(?x F[A..])", "(near ?x 1.0)", &["an op declares only element types, operands and attributes"]),
         ("(F float)", "(F flaot)", &["this is not a class of element types", "did you mean `float`?"]),
         ("(result F[A..])", "", &["it has no `result`"]),

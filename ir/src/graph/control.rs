@@ -14,8 +14,8 @@ impl Graph {
     /// outputs.
     ///
     /// # Errors
-    /// If a given value's type or their number differs from the inputs, or a parameter has another type than the
-    /// graph's parameter of the same name.
+    /// If the given values differ from the inputs in number or type. If a parameter has another type than the graph's
+    /// parameter of the same name.
     pub fn inline(&mut self, body: &Graph, given: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
         self.known(&body.name, given)?;
         self.room(&body.name, body.len())?;

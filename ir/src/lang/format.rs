@@ -1,7 +1,7 @@
 //! The layout of rule files and graph files: one indentation, one spacing, at most 120 columns.
 //!
-//! The author's line breaks inside forms stay, as in gofmt. The parts of a rule, an op and a graph have a line each, and
-//! a list that does not fit its line is broken before each argument. Comments and blank lines stay where they are.
+//! The author's line breaks inside forms stay, as in gofmt. The parts of a rule, an op and a graph have a line each. A
+//! list that does not fit its line is broken before each argument. Comments and blank lines stay where they are.
 
 use super::{
     Errors, Sexp, SexpKind, Source,

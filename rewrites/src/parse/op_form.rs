@@ -356,7 +356,13 @@ impl<'s> OpReader<'s> {
             AttrKind::Int | AttrKind::Axis => word.and_then(|word| word.parse().ok()).map(Default::Int),
             AttrKind::Bool => word.and_then(|word| word.parse().ok()).map(Default::Bool),
             AttrKind::Word(words) => words.iter().find(|known| Some(**known) == word).map(|word| Default::Word(word)),
-            _ => return self.wrong(key, format!("an attribute that is {kind} has no default"), "remove the default"),
+            _ => {
+                return self.wrong(
+                    key,
+                    format!("cannot give this attribute a default because it is {kind}"),
+                    "remove the default",
+                );
+            }
         };
         default.or_else(|| self.wrong(value, "this is not a value of the attribute", kind.help(word)))
     }
