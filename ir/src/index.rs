@@ -212,7 +212,7 @@ impl Index {
         })
     }
 
-    /// Returns ⌊self / by⌋ over a domain. `by` is positive, or 0 as the extent of an axis without points.
+    /// Returns ⌊self / by⌋ over a domain. `by` is positive, or 0 if it is the extent of an empty axis.
     pub fn div(&self, by: i64, domain: &[usize]) -> Index {
         self.div_where(by, &Known { domain, guards: &[] })
     }

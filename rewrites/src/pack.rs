@@ -106,8 +106,8 @@ impl Manifest {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// If the text is not TOML, or a key is missing, unknown or of the wrong type. If the language version is newer than
-    /// this engine's.
+    /// If the text is not TOML, or a key is missing, unknown or of the wrong type. If the language version is newer
+    /// than this engine's.
     pub fn read(source: &Source) -> Result<Manifest, LangError> {
         let language = |table: &toml::Table| table.get("language").cloned();
         let help = format!("write a manifest such as {EXAMPLE}");

@@ -1,4 +1,4 @@
-//! Pointwise ops on integers that are polynomials of extents at run time, such as a computed length.
+//! Evaluates pointwise ops on integers that are polynomials of extents at run time, such as a computed length.
 
 use std::cmp::Ordering;
 

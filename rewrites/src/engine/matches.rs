@@ -22,7 +22,7 @@ use crate::{
     rule::{Phase, VariableKind},
 };
 
-/// For each op, the classes with a node of it, each with its distance to the nearest changed class among its
+/// For each op, the classes with a node of this op, each with its distance to the nearest changed class among its
 /// operands.
 type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
 

@@ -185,7 +185,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                     .chain(start..=n)
                     .take(TRIES)
                     .find(fits)
-                    .ok_or("no M up to N solves the expression")?;
+                    .ok_or("no number from 1 to N fits the expression M")?;
                 return sampler.set_int(&args[0], m);
             }
             if let RelationArg::Dim(p) = &args[0] {
