@@ -4,7 +4,7 @@ use ndarray::{Array, ArrayViewD, Dimension, IxDyn};
 
 use crate::{DType, Tensor, tensor::TensorElement};
 
-/// Why a tensor has no view.
+/// The reason why a tensor cannot be viewed as an array of `ndarray`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoView {
     /// The elements have another type.

@@ -111,7 +111,7 @@ pub struct Facts {
     numbers: FxHashMap<DType, Vec<f64>>,
     /// The current round.
     pub(crate) now: u32,
-    /// The [`ClassData::rank`] of the class of a new node.
+    /// The `rank` of the class of a new node.
     pub(crate) rank: u32,
     /// The first conflict of a merge or of a new node. The applier checks types before it unites classes, so a
     /// conflict is a defect of the applier.
