@@ -32,7 +32,7 @@ pub enum Fault {
     Input(Report),
     /// The object that was checked is wrong, or no other arguments would help: exit code 1.
     Run(Report),
-    /// Several errors. The exit code is the largest one of theirs.
+    /// Several errors. The exit code is the largest of their exit codes.
     Several(Vec<Fault>),
     /// The reader of the command's output has closed it (`eutectic … | head`), which is not an error.
     Closed,

@@ -58,7 +58,7 @@ fn read_stream(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let problem = format!("it is longer than {most} bytes, and only a regular file may be");
+        let problem = format!("it has more than {most} bytes, which only a regular file may have");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
     }
     Ok(bytes)

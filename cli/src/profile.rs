@@ -23,7 +23,8 @@ pub struct KernelStep {
     pub kernel: String,
     /// The module of the anchor.
     pub origin: String,
-    /// The index of the call of a block, and the index of the kernel in the block. `None` for a copy.
+    /// The index of the call of a block (a part of the program that may occur several times), and the index of the
+    /// kernel in the block. `None` for a copy.
     pub of: Option<(usize, usize)>,
     /// The predicted time, bytes and operations. `None` for a copy.
     pub predicted: Option<Cost>,

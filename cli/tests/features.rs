@@ -1,5 +1,5 @@
-//! Tests a build without features, as from README's first command: it names the feature that it lacks, and all other
-//! commands work. Other builds skip these tests.
+//! Tests a build without features, like that of README's first command. A command that needs a feature names it, and
+//! all other commands work. Builds with features skip these tests.
 
 #![cfg(not(any(feature = "cuda", feature = "lsp", feature = "text", feature = "vision", feature = "vulkan")))]
 

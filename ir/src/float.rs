@@ -105,9 +105,9 @@ impl FloatFormat {
         f64::from_bits(sign | (widened + (((least - 1 + BIAS) as u64) << DIGITS)))
     }
 
-    /// Returns the bits of the nearest number, and of the one with an even significand if two are nearest. A number
-    /// beyond the greatest becomes infinite, or NaN in formats without infinities. A NaN becomes quiet, and keeps its
-    /// sign and the leading bits of its significand.
+    /// Returns the bits of the nearest number. Ties round to the even significand. A number beyond the greatest becomes
+    /// infinite, or NaN in formats without infinities. A NaN becomes quiet, and keeps its sign and the leading bits of
+    /// its significand.
     pub fn encode(self, x: f64) -> u64 {
         if self.mantissa == DIGITS {
             return x.to_bits();

@@ -366,7 +366,7 @@ struct ReadyPiece<'a> {
     piece: &'a Piece,
     /// The flat offset in the operand.
     offset: Index,
-    /// The strides and the start, if the map is affine and the piece has no guards.
+    /// The strides and the start of `offset`, if it is affine and the piece has neither guards nor an indirect read.
     affine: Option<(Vec<i64>, i64)>,
     /// For an indirect read: the operand with the indices, the flat offset of the index in it, and the extent of the
     /// indexed axis.

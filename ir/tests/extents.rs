@@ -52,8 +52,8 @@ fn text_declares_extents() {
     assert_eq!(graph.extents(), [Symbol { name: "S".into(), bounds: Some((1, 16)) }]);
     assert_eq!(graph.symbols().len(), 1);
     for (wrong, says) in [
-        ("(dim S)", "has no greatest length"),
-        ("(dim S :most -1)", "no bound"),
+        ("(dim S)", "must have a bound :most"),
+        ("(dim S :most -1)", "not a bound"),
         ("(dim S :least 3 :most 2)", "at least 3"),
         ("(dim S :most 3) (dim S :most 3)", "already"),
         ("(input x f32[S]) (dim S :most 3)", "already"),

@@ -100,9 +100,9 @@ impl ChatTemplate {
     }
 }
 
-/// Writes a value as `transformers` does, by `json.dumps` with `ensure_ascii=False`: a space after each comma and
-/// colon, or lines where `indent` is given. It replaces minijinja's own filter, which writes no spaces and escapes
-/// characters for HTML.
+/// Writes a value as JSON, like `json.dumps` of Python with `ensure_ascii=False`, which `transformers` uses. A space
+/// follows each comma and colon. With `indent`, each item is on its own line instead. This filter replaces that of
+/// minijinja, which writes no spaces and escapes characters for HTML.
 fn json(value: Value, named: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = named.get("indent")?;
     named.assert_all_used()?;

@@ -156,8 +156,8 @@ impl Decoder {
         tensor.format.fields().iter().find(|of| of.name == field).map(|field| tensor.field(field))
     }
 
-    /// Returns a message for each tensor that the program needs and the file lacks, that has another shape, or that the
-    /// program does not use.
+    /// Compares the file's tensors with the program's parameters. Returns a message for each tensor that is missing,
+    /// has the wrong shape, or has no parameter.
     fn misfits(&self) -> Vec<String> {
         let mut unused: BTreeMap<&str, &TensorInfo> = self.tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
         unused.retain(|name, _| !rope::is_of_tables(name));

@@ -96,8 +96,7 @@ impl Sampler {
                 return Some(*id as u32);
             }
         }
-        // The sum of the weights may exceed the sum of these subtractions by rounding errors; the last token then
-        // remains.
+        // Rounding errors may keep `at` from becoming negative. The last token is chosen then.
         left.last().map(|(id, _)| *id as u32)
     }
 

@@ -38,7 +38,7 @@ pub struct OpenError {
     pub help: String,
 }
 
-/// An error in one file of a model, or a contradiction between two.
+/// An error in one file of a model, or a contradiction between two files.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The configuration cannot be used.

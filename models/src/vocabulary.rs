@@ -64,8 +64,8 @@ impl Vocabulary {
         self.parts.pieces.is_empty()
     }
 
-    /// Tokenizes a text. If `is_prompt`, adds the tokens that begin or end a text if the file requests them. Names of
-    /// special tokens in the text, such as `<|im_end|>`, become these tokens.
+    /// Tokenizes a text. With `is_prompt`, adds those tokens that begin or end a text and that the file requests. Names
+    /// of special tokens in the text, such as `<|im_end|>`, become these tokens.
     ///
     /// # Errors
     /// If the tokenizer fails.

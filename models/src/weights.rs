@@ -87,7 +87,7 @@ pub enum Misfit {
         /// The parameter's type.
         expected: Type,
     },
-    /// The tensor has another type, and widening a float type would not give the parameter's type.
+    /// The file's tensor has another type than the parameter, and widening its float type would not give that type.
     Wrong {
         /// The parameter's name.
         name: String,

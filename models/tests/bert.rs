@@ -14,8 +14,8 @@ use eutectic_models::{
 
 const OUTPUTS: &[BertOutput] = &[BertOutput::LastHiddenState, BertOutput::SentenceEmbedding];
 
-/// The tolerance for composite ops. They store constants as `f64`, except the scale, which is 1/4 here, and an epsilon
-/// of 1e-12.
+/// The tolerance for composite ops. They store constants as `f64`, except the scale and the epsilon, which are rounded
+/// to `f32`. Here, the scale is exactly 1/4, and the epsilon of 1e-12 is negligible.
 const COMPOSITE: f64 = 1e-10;
 /// The tolerance for primitive ops. They store constants as `f32`: 1/√2, √(2/π) and 0.044715 have relative errors up to
 /// 3e-8.

@@ -130,7 +130,7 @@ fn a_split_model_is_read_from_any_of_its_files() {
     };
     assert!(error(&[(first, part(0, 2, "a"))]).contains(second));
     assert!(error(&[(first, part(0, 2, "a")), (second, part(1, 2, "a"))]).contains("two files have the tensor `a`"));
-    assert!(error(&[(first, part(1, 2, "a")), (second, part(0, 2, "b"))]).contains("number 1, from 0 on"));
+    assert!(error(&[(first, part(1, 2, "a")), (second, part(0, 2, "b"))]).contains("is 1, but must be 0"));
     assert!(error(&[("m.gguf", part(0, 2, "a"))]).contains("-00001-of-00002.gguf"));
 }
 

@@ -238,7 +238,7 @@ impl Facts {
         nearest.filter(|k| (k - x).abs() <= 4.0 * dtype.unit_roundoff() * x.abs()).unwrap_or(x)
     }
 
-    /// Returns whether kernels compute a node in this form.
+    /// Returns whether kernels compute the op and attributes of `head` for operands of these types.
     pub(crate) fn is_legal(&self, head: Head, operands: &[TypeId]) -> bool {
         let types: SmallVec<[&Type; 4]> = operands.iter().map(|t| self.ty(*t)).collect();
         let (op, attrs, _) = &self.heads[head.0 as usize];

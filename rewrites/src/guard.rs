@@ -49,9 +49,9 @@ pub(crate) enum GuardMisfit {
     Legal,
     /// A type does not fit, or a relation does not hold.
     Type(Mismatch),
-    /// The matched op's attribute has this value, which the rule does not admit.
+    /// The value of a matched attribute that does not fit the rule's term for it.
     Attr(Attr),
-    /// The matched number has this value, which the rule does not admit.
+    /// The value of a matched number that does not fit the rule's term for it.
     Number(f64),
     /// This op observes the rounding of the root, which the rule may change.
     Observed(Op),
@@ -230,7 +230,7 @@ fn bind_slot(rule: &Rule, slot: VarId, attr: &Attr, bindings: &mut Bindings) -> 
     .map_err(GuardMisfit::Type)
 }
 
-/// Solves constraints. Retries those that wait for others until all are solved.
+/// Solves constraints. Retries each constraint that depends on unbound variables until all constraints are solved.
 fn solve(mut open: Vec<(Constraint<'_>, &Range<usize>)>, bindings: &mut Bindings) -> Result<(), NoMatch> {
     while !open.is_empty() {
         let before = (open.len(), bindings.clone());

@@ -75,7 +75,7 @@ pub fn rewrites(rules: &RuleSet, phase: &Phase) -> Vec<Rewrite<InternedNode, Fac
             form => format!("{}#{form}", compiled.rule.name),
         };
         let side = EggRule(compiled.clone());
-        Rewrite::new(name, side.clone(), side).expect("no applier requires variables")
+        Rewrite::new(name, side.clone(), side).expect("the applier requires no variables")
     };
     single(rules).rules.iter().filter(|c| phase.runs(&c.rule.phase)).map(rewrite).collect()
 }

@@ -48,14 +48,7 @@ impl Draw {
 /// # Errors
 /// If the draw gives no sample, or the left side cannot be typed or compiled in the sample.
 pub(crate) fn form(rule: &Rule, draw: &Draw) -> Result<Pattern, LangError> {
-    let refused = |message: &str| {
-        refuse(
-            rule,
-            rule.roots[0].span.clone(),
-            message.into(),
-            "run the test `write_the_forms` to write forms.txt again",
-        )
-    };
+    let refused = |message: &str| refuse(rule, rule.roots[0].span.clone(), message.into(), "write forms.txt again");
     let sample =
         draw.sample(rule).ok_or_else(|| refused("a draw that forms.txt lists for this rule gives no sample"))?;
     compile_left(rule, &mut Facts::default(), &sample)

@@ -63,7 +63,7 @@ fn found(rule: &Rule, span: &Range<usize>, message: String) -> Lint {
     Lint { rule: rule.name.clone(), place, span: span.clone(), message }
 }
 
-/// Returns whether `general` replaces every match of `special` by the same result. Its left side must be more
+/// Returns whether `general` replaces every match of `special` by the same result. `general`'s left side must be more
 /// general, and its right side equal for the same bindings.
 fn shadow(general: &Compiled, special: &Compiled) -> bool {
     // Left sides with different numbers of inserted views differ.

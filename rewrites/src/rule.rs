@@ -347,7 +347,7 @@ impl OpTerm {
         self.ops().iter().any(|op| op.def().commutative)
     }
 
-    /// Returns the attributes that may be written with it.
+    /// Returns the attributes that a rule may write after the op's name.
     pub fn attrs(&self) -> &'static [AttrDef] {
         match self {
             OpTerm::Named(op) => op.def().attrs,
@@ -355,7 +355,7 @@ impl OpTerm {
         }
     }
 
-    /// Returns the index of an attribute among those that may be written with it.
+    /// Returns the index of the attribute `name` in [`OpTerm::attrs`].
     pub fn attr(&self, name: &str) -> Option<usize> {
         self.attrs().iter().position(|def| def.name == name)
     }

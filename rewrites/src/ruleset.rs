@@ -137,11 +137,11 @@ pub enum Precision {
     /// The program's own type, without rounding.
     #[default]
     F32,
-    /// `tf32`, through the pack `tf32`: eleven significant bits, and the range of `f32`.
+    /// `tf32`, which the rules of the pack `tf32` apply: eleven significant bits, and the range of `f32`.
     Tf32,
-    /// `f16`, through the pack `f16`.
+    /// `f16`, which the rules of the pack `f16` apply.
     F16,
-    /// `bf16`, through the pack `bf16`.
+    /// `bf16`, which the rules of the pack `bf16` apply.
     Bf16,
 }
 

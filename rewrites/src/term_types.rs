@@ -91,8 +91,8 @@ fn in_variables(rule: &Rule, types: &[Type], samples: &[Sample]) -> Option<Strin
     in_dims(rule, &dims, &bindings, &mut shape).then(|| format!("{dtype}[{}]", shape.join(" ")))
 }
 
-/// Appends to `names` an expression for each dim, where `dims` are the remaining dims in each sample. Returns false if
-/// no expressions in the rule's variables fit all samples.
+/// Appends to `names` expressions in the rule's variables that equal `dims` in every sample. Returns whether such
+/// expressions exist for all dims.
 fn in_dims(rule: &Rule, dims: &[&[Dim]], bindings: &[&Bindings], names: &mut Vec<String>) -> bool {
     if dims.iter().all(|dims| dims.is_empty()) {
         return true;

@@ -253,14 +253,14 @@ impl RuleReader<'_> {
             Class::Loop => {
                 return self.wrong(
                     sexp.span.clone(),
-                    format!("`{op}` has a body: rules do not match or make loops"),
+                    format!("cannot use `{op}` in a rule because rules neither match nor make loops"),
                     "write a rule about the ops in the body",
                 );
             }
             Class::Leaf(leaf) if leaf != Leaf::Iota => {
                 return self.wrong(
                     sexp.span.clone(),
-                    format!("`{op}` is a leaf: rules do not match or make leaves"),
+                    format!("cannot use `{op}` in a rule because rules neither match nor make leaves"),
                     "match a variable, or write a number",
                 );
             }
@@ -294,7 +294,11 @@ impl RuleReader<'_> {
         };
         let kind = op.attrs()[at].kind;
         let Some(value) = value else {
-            return self.wrong(key.span.clone(), format!(":{name} has no value"), format!("write its value: {kind}"));
+            return self.wrong(
+                key.span.clone(),
+                format!(":{name} has no value"),
+                format!("write a value after it; this attribute is {kind}"),
+            );
         };
         if attrs[at].is_some() {
             return self.wrong(key.span.clone(), format!(":{name} is given twice"), "remove one of the two");

@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
             "cannot write a pack to --out {} because its name does not end in .{PACK_EXTENSION}",
             path.display()
         );
-        return Err(input(problem, format!("name it NAME.{PACK_EXTENSION}: --rules knows packs by that")));
+        return Err(input(problem, format!("name it NAME.{PACK_EXTENSION}, as --rules requires")));
     }
     let found = args.lint(&rules)?;
     let checking = args.checking();

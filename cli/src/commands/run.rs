@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         [("--image", args.image.is_some()), ("--point", !args.points.is_empty()), ("--out", !args.results.is_empty())];
     if let Some((flag, _)) = for_images.iter().find(|(_, given)| *given) {
         let problem = format!("{flag} does not apply to {}, which takes no images", args.job.program.model.display());
-        return Err(input(problem, "sam does; the outputs of other models go where --output says"));
+        return Err(input(problem, "use it with sam; --output FILE.npy writes the outputs of other models"));
     }
     if args.texts.is_empty() {
         return run_graph(args);

@@ -133,7 +133,7 @@ impl Worth {
         match &self.with {
             Some((Ok(plan), chosen)) => format!("; the cheapest plan with it is {}", beside(plan.seconds, *chosen)),
             Some((Err(why), _)) => format!(", because {}", reason(why)),
-            None => ": others cost less".into(),
+            None => ", because kernels without it cost less".into(),
         }
     }
 

@@ -23,7 +23,8 @@ pub fn product(factors: impl IntoIterator<Item = Bounded>) -> Bounded {
         }
     }
     let (smallest, largest) = range(product.unit);
-    // An exact product is exact in every order, because no partial product has a longer significand.
+    // If a nonzero product is exact, it is exact in every order: no partial product has a longer significand than
+    // the full product.
     if product.err > 0.0 && product.value.is_finite() {
         let most = product.value.abs() + product.err;
         product = Bounded { err: product.err + rounding(most, product.unit * spared, smallest), ..product }.checked();

@@ -51,7 +51,7 @@ impl Graph {
         if !open.is_empty() {
             return Err(error(
                 &Origin::default(),
-                format!("these dimensions have no number: {}", open.join(", ")),
+                format!("cannot bind the graph because these dimensions have no number: {}", open.join(", ")),
                 "bind each of them",
             ));
         }

@@ -1,4 +1,4 @@
-//! Builds forms that only importers use from ops and views: general products, and masks of every rank.
+//! Builds op forms of importers from other ops and views: general products (`dot_general`), and masks of every rank.
 
 use super::{Graph, GraphError, NodeId};
 use crate::{Dim, Shape, lang::relation::broadcast};
@@ -122,7 +122,7 @@ impl Graph {
     }
 }
 
-/// The axes of an operand of a general product, and their extents.
+/// The axes of an operand of a general product (`dot_general`), and their extents.
 struct ProductSide {
     batch_axes: Vec<usize>,
     outer_axes: Vec<usize>,

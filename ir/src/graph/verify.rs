@@ -81,11 +81,11 @@ impl Graph {
         for (name, id) in &self.updates {
             let state = self.named("state").find(|(state, _)| state == name).map(|(_, state)| self.ty(state));
             if state.is_none() || state != self.nodes.get(id.0 as usize).map(|n| &n.ty) || !updated.insert(name) {
-                let help = "update each state once, by a value of its type";
-                let problem = format!(
-                    "cannot update {name} because no state of its type has this name, or it is updated already"
-                );
-                problems.push(general(problem, help));
+                let help = "a state is updated once, by a value of its type";
+                problems.push(general(
+                    format!("cannot update {name} because it is no state, has another type or is updated twice"),
+                    help,
+                ));
             }
         }
         problems

@@ -14,7 +14,7 @@ const WIDTH: usize = 120;
 /// The indentation of parts, and of arguments below the head of a list.
 const INDENT: usize = 2;
 
-/// Forms with a name and a term. The term begins on the line of the name, unless the author broke it.
+/// Forms with a name and a term. The term begins on the line of the name, unless the source breaks the line.
 const NAMED: [&str; 5] = ["let", "output", "const", "is", "result"];
 
 /// Parts of a definition whose items fill lines.
@@ -305,7 +305,7 @@ impl<'a> Layout<'a> {
         both.is_some_and(|(item, value)| self.column + item + value + after > WIDTH)
     }
 
-    /// Writes the comments before a closing bracket. If there are any, the bracket starts a new line.
+    /// Writes the comments before a closing bracket. If there are any, begins a new line for the bracket.
     fn close(&mut self, gap: Option<&Gap<'_>>, column: usize) {
         if let Some(gap) = gap.filter(|gap| gap.has_comment()) {
             self.break_line(gap, column, false);
@@ -316,13 +316,13 @@ impl<'a> Layout<'a> {
 /// The places at which a list is broken into lines.
 #[derive(Clone, Copy)]
 enum Breaks {
-    /// The author's line breaks.
+    /// The line breaks of the source.
     Kept,
-    /// The author's line breaks, and one before each item that does not fit the current line.
+    /// The line breaks of the source, and one before each item that fits on a new line but not on the current one.
     More,
     /// A line break before each argument.
     Every,
-    /// A line break before each item that does not fit the current line. The author's line breaks are dropped.
+    /// A line break before each item that does not fit on the current line.
     Filled,
 }
 

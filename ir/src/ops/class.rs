@@ -96,7 +96,7 @@ pub enum Writes {
     Apart,
     /// Elements are written in row-major order, so that the last one remains.
     InOrder,
-    /// Each element is combined by this reduction with the element at its position. The order is arbitrary.
+    /// The reduction combines each element with the value that is stored at its position, in any order.
     Combined(Reduction),
 }
 

@@ -104,7 +104,7 @@ fn word(key: Option<[u32; 2]>, at: usize) -> Option<u32> {
     Some(philox([n as u32, (n >> 32) as u32, 0, 0], key?)[at % 4])
 }
 
-/// Returns the key, which is the last operand. Returns `None` if rounding decides one of its elements.
+/// Returns the key, which is the last operand; `None` if the value of one of its two words is unknown.
 fn key<S: Scalar>(call: &OpCall<'_, S>) -> Option<[u32; 2]> {
     match call.operands.last().map(|key| &key.data) {
         Some(Data::Int(key)) => Some([key[0]? as u32, key[1]? as u32]),

@@ -17,8 +17,8 @@ pub struct RowOp {
     pub needs: RowNeeds,
     /// The monoid that combines elements. A scan without one is the linear recurrence of its two operands.
     pub monoid: Option<Reduction>,
-    /// Returns the element of an operand that changes no other element's result, if the operation has no monoid.
-    /// Kernels may append any number of such elements to a row.
+    /// Returns the padding element of an operand, for an operation without a monoid. Kernels may append any number of
+    /// padding elements to a row, because they change no other element's result.
     pub neutral: fn(usize, DType, &[Attr]) -> Number,
     /// Returns the number of elementary steps for a row of this many elements.
     pub steps: fn(f64, &[Attr]) -> f64,

@@ -289,7 +289,8 @@ fn merged(graph: &Graph) -> Vec<Operands> {
     merged
 }
 
-/// Returns the values at which to cut, in order: those of the chains that save most contractions and do not overlap.
+/// Returns the values at which the outline cuts the graph, in order. Each is in a selected chain. Chains that save
+/// more contractions are selected first, and a chain that overlaps a selected one is skipped.
 pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let companions = analysis.companions();
     // A cut may keep one more value alive, its companion. If the companion is at least one step older than the cut,

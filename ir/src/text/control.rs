@@ -89,7 +89,11 @@ impl Parser<'_> {
                 self.at(origin, |graph| graph.repeat(&condition, &body, start, captured, most))
             }
             Some(("while", _)) => {
-                return self.wrong(sexp, "cannot inline the loop because its number of steps has no bound", FORMS);
+                return self.wrong(
+                    sexp,
+                    "cannot read this loop because it does not end in :most and a number of steps",
+                    FORMS,
+                );
             }
             _ => return self.wrong(sexp, "this is neither a branch nor a loop", FORMS),
         };

@@ -111,7 +111,7 @@ pub(super) struct Parser<'a> {
     /// The bodies of branches and loops by name; `None` if the definition was wrong.
     pub bodies: BTreeMap<String, Option<Rc<Graph>>>,
     pub errors: Vec<LangError>,
-    /// The type of each value by position; `None` if the caller does not need types.
+    /// The types of values by position in the source; `None` if the caller does not request them.
     pub types: Option<&'a mut Vec<(Range<usize>, Type)>>,
 }
 
@@ -198,8 +198,8 @@ impl<'a> Parser<'a> {
         }
         let dim = match (most, bounds) {
             (Some(most), []) if least <= most => Some(Dim::between(name, least, most)),
-            (Some(most), []) => self.wrong(at, format!("`{name}` is at least {least}, but at most {most}"), help),
-            _ => self.wrong(at, format!("`{name}` has no greatest length"), help),
+            (Some(most), []) => self.wrong(at, format!("`{name}` is at least {least} and at most {most}"), help),
+            _ => self.wrong(at, format!("`{name}` must have a bound :most, and each bound must have a number"), help),
         };
         let open = self.graph.symbols().iter().any(|symbol| **symbol == *name);
         if open || self.extents.insert(name.into(), dim).is_some() {

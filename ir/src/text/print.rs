@@ -43,8 +43,8 @@ fn declaration(op: Op) -> String {
 #[derive(Clone, Default)]
 struct Bodies<'g>(FxHashMap<&'g SubGraph, String>);
 
-/// Prints the statements of a graph, each after the separator `line`. The bodies of its loops come before. Returns
-/// whether a parenthesis may follow on the last line, that is, whether the line has no comment.
+/// Prints the statements of a graph, each after the separator `line`, and before them the bodies of its branches and
+/// loops. Returns whether the last line has no comment, so that a closing parenthesis may follow on it.
 fn statements<'g>(graph: &'g Graph, style: Style, line: &str, bodies: &mut Bodies<'g>, text: &mut String) -> bool {
     for body in graph.nodes().flat_map(|(_, node)| node.attrs.iter().filter_map(Attr::graph)) {
         if bodies.0.contains_key(body) {

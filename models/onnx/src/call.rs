@@ -27,8 +27,8 @@ pub(super) struct NodeCall<'c, 'm> {
     inputs: Vec<Option<NodeId>>,
     opsets: &'c OpSets,
     origin: Origin,
-    /// The names of run-time extents that the mapping of this node has read as numbers. Their numbers are upper limits,
-    /// so such a node cannot be imported.
+    /// The names of run-time extents that the translation of this node has read as numbers. Such a node cannot be
+    /// imported, because these numbers are upper limits.
     varying: RefCell<BTreeSet<String>>,
 }
 
@@ -44,7 +44,7 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         NodeCall { importer, node, inputs, opsets, origin, varying: RefCell::default() }
     }
 
-    /// Checks that the mapping did not read a run-time extent as a number.
+    /// Checks that the translation did not read a run-time extent as a number.
     ///
     /// # Errors
     /// If it read one. The message names all such extents.
@@ -190,8 +190,8 @@ impl<'c, 'm> NodeCall<'c, 'm> {
         value.map_err(|NodeError(why)| NodeError(format!("its attribute `{name}`: {why}")))
     }
 
-    /// Marks an output that programs cannot represent. The importer ignores the value that the mapping returns for it.
-    /// A node that reads the output is refused with the reason `why`.
+    /// Marks an output that programs cannot represent. The importer ignores the value that the translation returns for
+    /// it. A node that reads the output is refused with the reason `why`.
     pub fn withhold(&mut self, output: usize, why: String) {
         self.importer.withhold(output, why);
     }

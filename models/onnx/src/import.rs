@@ -250,7 +250,7 @@ impl<'m> Importer<'m> {
             });
             let withheld = std::mem::take(&mut self.withheld);
             for (at, name) in node.output.iter().enumerate() {
-                // Nodes that read this name could mean either output.
+                // If two nodes have an output of one name, a node that reads the name could mean either.
                 if self.scopes.last().is_some_and(|scope| scope.values.contains_key(name)) {
                     let why = format!("another node already defines its output `{name}`");
                     self.problems.push(Unsupported::at(node, version, why));

@@ -46,7 +46,7 @@ impl OpSets {
         OpSets::default().with(imports)
     }
 
-    /// Returns these op sets, with those that a function imports in their place.
+    /// Returns these op sets, in which the versions that a function imports replace those of the same domains.
     pub fn with(&self, imports: &[OperatorSetIdProto]) -> OpSets {
         let name = |domain: &str| if is_own(domain) { String::new() } else { domain.to_string() };
         let mut versions = self.versions.clone();

@@ -61,8 +61,8 @@ fn written(format: &str, seconds: u64) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Returns the year, month and day of the month of a day, which is given in days since 1 January 1970. The algorithm is
-/// `civil_from_days` of Hinnant, "chrono-compatible low-level date algorithms".
+/// Converts days since 1 January 1970 to a year, a month and a day of the month. The algorithm is `civil_from_days` of
+/// Hinnant, "chrono-compatible low-level date algorithms".
 fn civil(days: u64) -> [u64; 3] {
     // Years start in March here, so a leap day is the last day of its year. 719,468 is the number of days from 1 March
     // of the year 0 to 1 January 1970.

@@ -1,6 +1,6 @@
 //! The differences between decoder architectures, one row each.
 
-/// An architecture of decoders. Its settings are differences that the metadata of a file does not state.
+/// An architecture of decoders. Architectures differ in these settings, which the metadata of a file does not state.
 #[derive(Debug)]
 pub struct Architecture {
     /// The value of `general.architecture` in GGUF files.

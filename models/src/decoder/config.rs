@@ -57,15 +57,15 @@ pub struct DecoderConfig {
 /// Feed-forward parts of which a router chooses a few for each token.
 #[derive(Clone, Debug)]
 pub struct Experts {
-    /// The number of experts, and of those that a token uses.
+    /// The number of experts of a layer.
     pub count: usize,
-    /// The number of experts of a token.
+    /// The number of experts that a token uses.
     pub used: usize,
-    /// The width between the products of an expert.
+    /// The number of hidden values of an expert.
     pub inner: usize,
-    /// The same width of the expert that all tokens use, or 0 if there is none.
+    /// The number of hidden values of the expert that all tokens use. It is 0 if there is none.
     pub shared: usize,
-    /// Whether the shares of a token's experts sum to 1.
+    /// Whether the weights of a token's experts sum to 1.
     pub normalized: bool,
 }
 

@@ -99,7 +99,7 @@ impl Values<'_> {
         let start = format!("{}.", self.of);
         let keys = self.gguf.metadata().keys().filter_map(|key| key.strip_prefix(&start));
         let unknown = keys.filter(|name| !KNOWN.contains(name));
-        let problems = unknown.map(|name| format!("the value `{start}{name}` is unknown"));
+        let problems = unknown.map(|name| format!("the key `{start}{name}` is not supported"));
         self.problems.extend(problems.collect::<Vec<_>>());
     }
 }

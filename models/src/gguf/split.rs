@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::{error::GgufError, metadata::Value, part::Part};
 
-/// Opens the other files of a split model and merges the tensors of all files. Returns the metadata of the first file.
+/// Opens all files of a split model. Returns the metadata of the first file and the tensors of all files. Returns
+/// `opened`, the file at `path`, if the model is not split.
 pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     let size = |key: &str| opened.metadata.get(key).and_then(Value::size);
     let fault = |problem: String, remedy| GgufError::Split { path: path.into(), problem, remedy };
@@ -21,8 +22,8 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
         let part = Part::open(other)?;
         let place = part.metadata.get("split.no").and_then(Value::size);
         if place != Some(number) {
-            let place = place.map_or("no number".into(), |place| format!("number {place}, from 0 on"));
-            let problem = format!("{} says that it is {place}", other.display());
+            let place = place.map_or("missing".into(), |place| place.to_string());
+            let problem = format!("`split.no` in {} is {place}, but must be {number}", other.display());
             return Err(fault(problem, "give the files their original names"));
         }
         match &mut all {
@@ -31,7 +32,7 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
                 for (name, tensor) in part.tensors {
                     if all.tensors.insert(name.clone(), tensor).is_some() {
                         let problem = format!("two files have the tensor `{name}`");
-                        return Err(fault(problem, "get the files again"));
+                        return Err(fault(problem, "download the files again"));
                     }
                 }
             }
@@ -41,7 +42,7 @@ pub(super) fn whole(path: &Path, opened: Part) -> Result<Part, GgufError> {
     match expected {
         Some(expected) if expected != all.tensors.len() => {
             let problem = format!("its files have {} tensors, but its metadata states {expected}", all.tensors.len());
-            Err(fault(problem, "get the files again"))
+            Err(fault(problem, "download the files again"))
         }
         _ => Ok(all),
     }

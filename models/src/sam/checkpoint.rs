@@ -12,8 +12,8 @@ use crate::weights::{Weights, WeightsError};
 pub const IGNORED_FOR_EMBEDDINGS: &[&str] =
     &["pixel_mean", "pixel_std", "prompt_encoder.*", "mask_decoder.*", "shared_image_embedding.*"];
 
-/// Name patterns of tensors that programs for masks do not read. These tensors serve an earlier mask as prompt, and
-/// each program fixes whether there is one.
+/// Name patterns of tensors that some programs for masks do not read. A program with an earlier mask as prompt reads
+/// `mask_embed.*`, and a program without one reads `no_mask_embed.*`.
 pub const IGNORED_FOR_MASKS: &[&str] =
     &["pixel_mean", "pixel_std", "prompt_encoder.mask_embed.*", "prompt_encoder.no_mask_embed.*"];
 

@@ -200,7 +200,7 @@ impl SamConfig {
     }
 }
 
-/// Reads a size that must equal `other`, which `is` names in the message.
+/// Reads a size that must equal the size `other`. In the message, `is` describes that size.
 fn equal(r: &mut Fields<'_>, name: &str, default: usize, other: Option<usize>, is: &str) {
     if let (Some(size), Some(other)) = (r.size_or(name, 1 << 20, other.unwrap_or(default)), other)
         && size != other

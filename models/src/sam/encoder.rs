@@ -107,9 +107,9 @@ fn relative_positions(m: &mut ModuleBuilder<'_>, heads: usize, depth: usize, gri
     reshaped(m.g, bias, &[batch, heads, rows * columns, rows * columns])
 }
 
-/// Arranges a table [2n − 1, d] as [query d key]: the row for a query and a key is query − key + n − 1, so the middle
-/// row is for distance 0. In the reversed table, the rows for one query are contiguous. So the result is a sliding
-/// window, which needs no stored indices.
+/// Arranges a table [2n − 1, d] of relative positions as [query d key]. A query and a key get row query − key + n − 1
+/// of the table. The rows of one query are contiguous, so a sliding window over the reversed table gives the result
+/// without stored indices.
 fn toeplitz(m: &mut ModuleBuilder<'_>, name: &str, n: usize, depth: usize) -> Built {
     let table = m.param(name, &[2 * n - 1, depth])?;
     let reversed = reverse(m, table, -2, 2 * n - 1)?;

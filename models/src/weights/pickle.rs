@@ -183,8 +183,8 @@ impl PickleMachine<'_> {
         Ok(())
     }
 
-    /// Reads a two's complement number of any length. A number beyond `i64` becomes a value without use, because it
-    /// cannot be an extent or an offset.
+    /// Reads a two's complement number of any length. A number of more than 8 bytes becomes
+    /// [`PickleValue::Other`], because it cannot be an extent or an offset.
     fn long(&mut self) -> Done<()> {
         let length = self.length::<1>()?;
         let bytes = self.slice(length)?;

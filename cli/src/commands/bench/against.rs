@@ -33,9 +33,9 @@ use crate::{
     values::NamedTensors,
 };
 
-/// The largest number of different sets of inputs, and the limit on the bytes of all sets. Turns use the sets one after
-/// the other.
+/// The largest number of different sets of inputs. In each turn, all settings run on the next set.
 const MOST_SETS: u64 = 8;
+/// The limit on the bytes of all sets of inputs.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Runs the command.

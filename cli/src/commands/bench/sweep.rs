@@ -82,12 +82,12 @@ impl Point {
         }
     }
 
-    /// Returns the names of the quantities.
+    /// Returns the names of the swept quantities: threads, batch or dimensions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the values of the quantities.
+    /// Returns the values of the swept quantities, in the order of [`Point::names`].
     pub fn values(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().map(|(_, value)| *value)
     }

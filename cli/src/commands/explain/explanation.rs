@@ -23,7 +23,7 @@ const RUNNERS_UP: usize = 2;
 
 /// A kernel, with the rules and the decisions that led to it.
 pub struct Explanation {
-    /// The kernel's number in each call of its block.
+    /// The kernel's number in each call of its block. A block is a part of the program that may occur several times.
     pub numbers: Vec<String>,
     /// The index of the block, and the index of the kernel in the block.
     pub of: (usize, usize),

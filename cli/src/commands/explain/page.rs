@@ -164,8 +164,8 @@ impl Page<'_> {
         (1..).zip(self.steps.iter().zip(&program.run)).map(describe).collect()
     }
 
-    /// Returns the layer of a kernel. If the kernels of a call belong to several numbered modules, the layer is the one
-    /// that contains the kernel, or `None` between these modules. Otherwise it is the module of the call.
+    /// Returns the layer of a kernel, as a module path. If the kernels of a call are in several numbered modules, the
+    /// layer is the numbered module of this kernel, or `None` if it is in none. Otherwise it is the module of the call.
     fn layer_of(&self, call: usize, origin: &str) -> Option<String> {
         let part = self.layer(call);
         let known = if part.is_empty() { 0 } else { part.split('.').count() };

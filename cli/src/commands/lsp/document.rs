@@ -62,9 +62,9 @@ impl Document {
         let escaped = |byte: u8| match byte {
             b'/' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
             byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-            byte => std::format!("%{byte:02X}"),
+            byte => format!("%{byte:02X}"),
         };
-        std::format!("file://{}", path.bytes().map(escaped).collect::<String>())
+        format!("file://{}", path.bytes().map(escaped).collect::<String>())
     }
 
     /// Returns its language, by the ending of its name.

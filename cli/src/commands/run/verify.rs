@@ -95,9 +95,9 @@ impl Found<'_> {
             Cause::Rules(sets) => {
                 let sets: Vec<_> = sets.iter().map(|set| set.join(" with ")).collect();
                 let verb = if sets.len() == 1 { "is" } else { "are" };
-                format!("{} {verb} at fault, {kernel} differs first", sets.join(" and "))
+                format!("{} {verb} at fault; {kernel} differs first", sets.join(" and "))
             }
-            Cause::Kernels => format!("no rule is at fault, {kernel} differs first"),
+            Cause::Kernels => format!("no rule is at fault; {kernel} differs first"),
             Cause::Unknown(why) => format!("{why}; {kernel} differs first"),
         }
     }

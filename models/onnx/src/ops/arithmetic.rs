@@ -70,8 +70,8 @@ fn pow(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (x, y) = (c.input(0)?, c.input(1)?);
     let to = c.dtype(x);
     if to.is_int() && c.dtype(y).is_float() {
-        // A float exponent of an integer must not be truncated: 2^0.5 is 1, not 2^0. So `f64` computes the power, which
-        // is truncated.
+        // A float exponent of an integer must not be truncated: 4^0.5 is 2, not 4^0 = 1. So `f64` computes the power,
+        // and the result is truncated.
         let (base, power) = (c.cast(x, DType::F64)?, c.cast(y, DType::F64)?);
         let power = c.apply("pow", [base, power])?;
         return c.cast(power, to);

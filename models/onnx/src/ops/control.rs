@@ -26,7 +26,7 @@ fn branch(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (then, otherwise) = (c.subgraph("then_branch", &[])?, c.subgraph("else_branch", &[])?);
     if then.len() != otherwise.len() {
         return Err(
-            format!("its branches have {} and {} results, but must have as many", then.len(), otherwise.len()).into()
+            format!("its branches have {} and {} results, but need equally many", then.len(), otherwise.len()).into()
         );
     }
     let choice = |(at, (a, b)): (usize, (NodeId, NodeId))| {

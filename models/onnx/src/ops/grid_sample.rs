@@ -195,8 +195,8 @@ impl GridSampling {
         if self.align { [0.0, extent as f64 - 1.0] } else { [-0.5, extent as f64 - 0.5] }
     }
 
-    /// Returns the taps for coordinates `place` between −1 and 1. Taps are along axis `axis` of the innermost axes
-    /// `shape` of the result.
+    /// Returns the taps for coordinates `place` between −1 and 1 on an image axis with `extent` elements. `shape` are
+    /// the extents of the result's innermost axes, and the taps are along axis `axis` of these.
     fn taps(
         &self,
         c: &mut NodeCall<'_, '_>,

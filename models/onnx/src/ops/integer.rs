@@ -34,8 +34,8 @@ pub(super) const OPS: &[OpRow] = &[
 /// Float types, each with the limit up to which it represents all integers.
 const EXACT: [(DType, u64); 2] = [(DType::F32, 1 << 24), (DType::F64, 1 << 53)];
 
-/// The factor for the bound of convolutions in `f32`. Winograd's algorithm may compute a result from nine sums of
-/// quarters, and each sum may be as large as the result.
+/// The factor for the bound of convolutions in `f32`. Winograd's algorithm may add nine sums for a result. The terms of
+/// a sum are multiples of 1/4, and each sum may be as large as the result.
 const OF_WINDOWS: u64 = 4 * 9;
 
 /// Integers, and the zero point that is subtracted from them.
@@ -57,8 +57,8 @@ impl Quantized {
         Ok(Quantized { value, zero })
     }
 
-    /// Returns an upper bound of |element| + |zero point|. The sum counts because kernels may subtract the zero point
-    /// after the product.
+    /// Returns an upper bound of |element| + |zero point|. It also holds if kernels multiply elements and zero points
+    /// separately, and subtract the products.
     fn bound(&self, c: &NodeCall<'_, '_>) -> u64 {
         let of = |x: NodeId| if c.dtype(x) == DType::U8 { 255 } else { 128 };
         let known = |zero: NodeId| {

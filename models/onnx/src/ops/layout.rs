@@ -187,7 +187,7 @@ fn tile(c: &mut NodeCall<'_, '_>) -> NodeResult {
     if times.len() != c.rank(x) {
         return Err(format!("it has {} repetitions for {} axes", times.len(), c.rank(x)).into());
     }
-    // Copies of an axis with a run-time extent are concatenated, because the view above needs a known extent.
+    // Copies of an axis with a run-time extent are concatenated, because the views of `repeated` need known extents.
     for (axis, times) in times.iter_mut().enumerate() {
         if let (true, Some(count @ 2..=MOST_COPIES)) = (c.shape(x)[axis].varies(), times.known()) {
             x = c.concat(&vec![x; count as usize], axis)?;

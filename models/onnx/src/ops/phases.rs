@@ -1,6 +1,6 @@
-//! Computes strided transposed convolutions by phases. A phase consists of the results whose indices have one remainder
-//! modulo the stride. It is a convolution with a subset of the weights. This avoids the products with the zeros that a
-//! transposed convolution inserts between elements of x.
+//! Computes strided transposed convolutions by phases. A phase consists of the results whose indices have the same
+//! remainder modulo the stride. It is a convolution with a subset of the weights. This avoids the products with the
+//! zeros that a transposed convolution inserts between elements of x.
 
 use eutectic_ir::NodeId;
 

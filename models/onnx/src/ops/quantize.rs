@@ -98,7 +98,7 @@ pub(super) fn quantize(c: &mut NodeCall<'_, '_>) -> NodeResult {
     within(c, number, zero, to, limits)
 }
 
-/// Adds a zero point to a number. Omits the addition if the zero point is known to be 0, because −0 + 0 is 0.
+/// Adds a zero point to a number. Omits the addition of a known 0, which would turn −0 into 0.
 fn shifted(c: &mut NodeCall<'_, '_>, number: NodeId, zero: Option<NodeId>) -> NodeResult {
     let Some(zero) = zero else { return Ok(number) };
     if c.value(zero).is_some_and(|zero| zero.to_f64().iter().all(|&x| x == 0.0)) {

@@ -61,7 +61,7 @@ struct Direction<'a> {
     hidden: usize,
     /// Rᵀ [H, gates·H], as a value of the loop's body.
     r: Matrix,
-    /// The bias [H] that is added to the product with R inside of the reset of a GRU. `None` for other layers.
+    /// The bias [H] that a GRU adds to the product with R before the reset gate multiplies it. `None` if there is none.
     bias: Option<NodeId>,
     /// The peephole weights P [3·H] of the gates i, o and f.
     peepholes: Option<NodeId>,
@@ -126,7 +126,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
         let bias = c.optional(3).map(|b| of(c, b, 0)).transpose()?;
         let peepholes = c.optional(5 + cell.states).filter(|_| cell.gates == 4).map(|p| of(c, p, 0)).transpose()?;
         let x = if reverse { turned(c, x, lengths)? } else { x };
-        // Computes x·Wᵀ + b for all steps. A GRU's bias inside of the reset is not part of b.
+        // Computes x·Wᵀ + b for all steps. The bias that the reset gate of a GRU multiplies is not part of b.
         let inside = if cell.gates == 3 && flag { hidden } else { 0 };
         let flat = c.reshape(x, &[times * batch, inputs])?;
         let mut product = w.product_of(c, flat, Ranges::Tensor)?;

@@ -42,9 +42,9 @@ impl Pixels {
         Ok(Pixels { rows: c.reshape(moved, &[planes * height * width, channels])?, height, width })
     }
 
-    /// Returns the four pixels around places of a plane, each multiplied by its bilinear weight: [places.. channels].
-    /// Pixels outside of the image are 0. `places` are row and column coordinates of the same shape, and `plane` has
-    /// indices that broadcast to that shape.
+    /// Returns the four pixels around each place, multiplied by their bilinear weights: [places.. channels]. Pixels
+    /// outside of the image are 0. `places` are the row and the column coordinates, which have one shape. `plane` is
+    /// the index of each place's plane, and broadcasts to that shape.
     fn around(&self, c: &mut NodeCall<'_, '_>, plane: NodeId, places: [NodeId; 2]) -> Result<[NodeId; 4], NodeError> {
         let first = c.with("mul", plane, (self.height * self.width) as i64)?;
         let rows = neighbours(c, places[0], self.height)?;
@@ -236,7 +236,7 @@ fn deformed(c: &mut NodeCall<'_, '_>) -> NodeResult {
         let mask = c.reshape(mask, &[&image[..], &[1]].concat())?;
         value = c.apply("mul", [value, mask])?;
     }
-    // The weights multiply a matrix whose columns have all channels and taps of a group.
+    // Each column of the product's right operand has the elements of one window: all channels and taps of a group.
     let value = c.transpose(value, &[0, 4, 1, 2, 3])?;
     let value = c.reshape(value, &[n, groups, of_group * taps, high * wide])?;
     let w = c.reshape(w, &[1, groups, results / groups, of_group * taps])?;

@@ -31,7 +31,8 @@ pub(super) const OPS: &[OpRow] = &[
 /// The interpolation between elements.
 #[derive(Clone, Copy)]
 enum Interpolation {
-    /// The nearest element. The function returns whether it is the right one, from the fractional part of the place.
+    /// The nearest element. The function takes the fractional part of the place, and returns whether the right one of
+    /// its two neighbours is selected.
     Nearest(fn(f64) -> bool),
     /// A triangular kernel.
     Linear,
@@ -245,7 +246,8 @@ impl Sampling {
     }
 }
 
-/// Computes the elements of the result as weighted sums of equally many elements of an axis.
+/// Computes each element of the result as a weighted sum of `taps` elements of an axis. `rows` has the indices and the
+/// weights of these elements, at most `taps` for each sum.
 fn weighted(
     c: &mut NodeCall<'_, '_>,
     x: NodeId,

@@ -104,7 +104,7 @@ fn larger(a: Dim, b: Dim) -> Result<Dim, NodeError> {
     match (&a - &b).range() {
         Some((0.., _)) => Ok(a),
         Some((_, ..=0)) => Ok(b),
-        _ => Err(NodeError(format!("it depends on run-time extents which of {a} and {b} is larger"))),
+        _ => Err(NodeError(format!("it needs the larger of {a} and {b}, but run-time extents decide between them"))),
     }
 }
 
@@ -294,8 +294,8 @@ fn repeated(
 ) -> NodeResult {
     let extent = c.dims(x)[axis] as i64;
     if before.max(after) > LISTED {
-        let sides = format!("{before} and {after} elements of padding on an axis of {extent}");
-        return Err(format!("{sides}: at most {LISTED} that repeat are supported; pad by less").into());
+        let sides = format!("it repeats elements of an axis of {extent} in padding of {before} and {after} elements");
+        return Err(format!("{sides}; pad by at most {LISTED} on each side").into());
     }
     let ids: Vec<usize> = (-before..extent + after).map(|at| source(at, extent) as usize).collect();
     taken(c, x, axis, &ids)

@@ -9,7 +9,8 @@ use super::{
     windows::Windows,
 };
 
-/// Extracts windows: x [N C D..] becomes [N C O.. K..]. Padding has the value `outside`.
+/// Extracts windows: x [N C D..] becomes [N C O.. K..], for O windows of K elements along each axis. Padding has the
+/// value `outside`.
 pub(super) fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outside: Number) -> NodeResult {
     let n = windows.size.len();
     let first = c.rank(x) - n;
@@ -26,7 +27,7 @@ pub(super) fn cut(c: &mut NodeCall<'_, '_>, x: NodeId, windows: &Windows, outsid
     c.transpose(view, &(0..first).chain(each(0)).chain(each(1)).collect::<Vec<_>>())
 }
 
-/// Reduces over the windows, which are the last n axes of x [N C O.. K..].
+/// Reduces over the elements of each window, which are the last n axes of x [N C O.. K..].
 fn reduced(c: &mut NodeCall<'_, '_>, how: &str, x: NodeId, n: usize) -> NodeResult {
     let dims = c.dims(x);
     let kept = dims.len() - n;

@@ -21,8 +21,8 @@ fn number(name: &str, value: f64) -> TensorProto {
     TensorProto { name: Some(name.into()), data_type: Some(1), float_data: vec![value as f32], ..Default::default() }
 }
 
-/// Returns the loop v' = v + step while v' < limit. `start` names the start value, which may be the model's input. With
-/// `collects`, it also returns each v'. `counts` names a value that is the maximum trip count.
+/// Returns a model with the loop v' = v + step while v' < limit. `start` names the start value, which may be the
+/// model's input, and `count` the maximum trip count. With `collects`, the loop also returns each −v'.
 fn growing(start: &str, count: Option<&str>, collects: bool) -> ModelProto {
     let mut body = GraphProto {
         input: vec![of_type("i", 7, &[]), of_type("going", 9, &[]), of_type("v", 1, &[])],

@@ -8,7 +8,7 @@ use crate::{difference::LargestError, timing::Times};
 pub struct Measured {
     /// The options that the setting adds to those of the command. Empty for the command as it was given.
     pub options: String,
-    /// The seconds of each turn.
+    /// The seconds of a run in each turn. In a turn, all settings run.
     pub times: Times,
     pub kernels: Option<usize>,
     pub predicted: Option<f64>,

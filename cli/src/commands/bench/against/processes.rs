@@ -15,8 +15,9 @@ use crate::{
     timing::{Times, progress},
 };
 
-/// The number of turns, and the least number of runs in each process.
+/// The number of turns. In each turn, each setting runs in a new process.
 const TURNS: usize = 10;
+/// The least number of runs in each process.
 const LEAST: usize = 3;
 
 /// Measures all settings in processes. The time of a turn is the median of the runs of its process.

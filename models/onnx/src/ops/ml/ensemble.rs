@@ -160,7 +160,8 @@ impl Ensemble {
         Ok((c.transpose(scores, &[1, 0])?, scored))
     }
 
-    /// Computes scores if leaves have weights for several targets. The table has a row of weights for each leaf.
+    /// Computes scores if leaves have weights for several targets. Gathers the weights from a table with a row for each
+    /// leaf, and reduces them over the trees.
     fn spread(
         self,
         c: &mut NodeCall<'_, '_>,

@@ -258,7 +258,8 @@ fn searched(splits: &mut Vec<Split>, branch: &Branch, members: &[f64]) -> Split 
 
 /// The outcomes of a comparison that the splits of a forest distinguish.
 enum Outcomes {
-    /// Two cases: the outcomes for which the op is true, and all others.
+    /// Two cases: a comparison op is true, or it is false. The fields are the name of the op, and its result for each
+    /// outcome: less, equal, greater, unordered.
     Two(&'static str, [bool; 4]),
     /// Four cases: each outcome has its own child.
     Four,

@@ -54,13 +54,13 @@ fn classifier(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (scores, transform) = (products(c, targets)?, Transform::read(c)?);
     if targets != 1 {
         if targets > classes.count() {
-            return Err(format!("it has {targets} targets for {} classes", classes.count()).into());
+            return Err(format!("it has {targets} targets, but only {} classes", classes.count()).into());
         }
         let place = winner(c, scores)?;
         return Ok(vec![classes.label(c, place)?, transform.of(c, scores)?]);
     }
     if classes.count() != 2 {
-        return Err(format!("it has one target for {} classes", classes.count()).into());
+        return Err(format!("it has one target, which needs two classes, but has {} classes", classes.count()).into());
     }
     if transform == Transform::Probit {
         return Err(

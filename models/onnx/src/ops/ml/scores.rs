@@ -62,7 +62,7 @@ impl Transform {
 /// Computes √2 · erf⁻¹(2x − 1) by Winitzki's approximation with the constants of ONNX Runtime.
 fn probit(c: &mut NodeCall<'_, '_>, x: NodeId) -> NodeResult {
     const A: f64 = 0.147;
-    // This is 2 / (A · 3.14159); ONNX Runtime rounds π to these digits.
+    // The term 2 / (π · A) of the approximation. Like ONNX Runtime, it uses 3.14159 for π.
     const SHIFT: f64 = 4.330_751;
     let twice = c.with("mul", x, 2.0)?;
     let y = c.with("sub", twice, 1.0)?;
