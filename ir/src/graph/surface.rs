@@ -64,7 +64,7 @@ impl Graph {
         let outer = batch.rank().min(shape.rank());
         let ones = std::iter::repeat_n(Dim::Known(1), missing);
         let spread: Shape = shape[..outer].iter().cloned().chain(ones).chain(shape[outer..].iter().cloned()).collect();
-        // Batch axes of extent 1 mean the same in both readings.
+        // If all batch axes have extent 1, the shapes `spread` and `shape` broadcast to the scores in the same way.
         let same = missing == 0 || shape[..outer].iter().all(|d| *d == Dim::Known(1));
         match (fits(&spread) && shape.rank() > batch.rank(), fits(&shape)) {
             (true, true) if !same => {
