@@ -399,8 +399,8 @@ fn what_a_rule_makes_for_a_comparison_is_observed() {
     }
 }
 
-/// The rules for combined updates and for means make pointwise ops. The results of these ops are observed if the
-/// results of the updates are.
+/// Rules replace `scatter-sum`, `scatter-prod` and means by pointwise ops. If an op observes the result of the replaced
+/// op, it observes the results of the pointwise ops too.
 #[test]
 fn ops_that_replace_an_observed_sum_are_observed() {
     for of in ["scatter-sum", "scatter-prod"] {
