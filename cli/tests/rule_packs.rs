@@ -113,7 +113,7 @@ fn a_pack_that_was_changed_is_refused() {
         "versions up to 1",
         "newer eutectic",
     ]);
-    changed("[stamp]", "[stomp]").refused(&["missing field", "`eutectic rules pack` writes the file again"]);
+    changed("[stamp]", "[stomp]").refused(&["missing field", "run `eutectic rules pack` to write the file again"]);
     changed("[pack]", "[pack").refused(&["changed.epack"]);
     dir.file("mine/pack.toml", MANIFEST.replace("= 1\n", "= 7\n"));
     list(&dir.path("mine"), &[]).refused(&["version 7 of the rule language", "pack.toml:3"]);

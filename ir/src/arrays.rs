@@ -4,7 +4,7 @@ use ndarray::{Array, ArrayViewD, Dimension, IxDyn};
 
 use crate::{DType, Tensor, tensor::TensorElement};
 
-/// Why a tensor has no view.
+/// The reason why a tensor cannot be viewed as an array of `ndarray`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoView {
     /// The elements have another type.
@@ -54,7 +54,7 @@ impl Tensor {
 }
 
 impl<T: TensorElement + Send + Sync, D: Dimension> From<Array<T, D>> for Tensor {
-    /// Makes a tensor of an array: without a copy if the array is row-major, else with one.
+    /// Converts an array to a tensor. Copies the elements only if the array is not row-major.
     fn from(array: Array<T, D>) -> Tensor {
         let dims = array.shape().to_vec();
         let array = if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() };
@@ -65,7 +65,7 @@ impl<T: TensorElement + Send + Sync, D: Dimension> From<Array<T, D>> for Tensor 
     }
 }
 
-/// The elements of a row-major array. The vector may hold others around them.
+/// The elements of a row-major array: `count` elements of a vector, from the index `start` on.
 struct Elements<T> {
     elements: Vec<T>,
     start: usize,

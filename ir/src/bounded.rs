@@ -127,7 +127,7 @@ impl Bounded {
         if self.err == 0.0 { (self.value, self.value) } else { (self.value - self.err, self.value + self.err) }
     }
 
-    /// Returns the sum of the magnitudes of the terms; a number that is no sum is its own term.
+    /// Returns the sum of the magnitudes of the terms. The only term of a number that is not a sum is the number.
     fn magnitude(self) -> f64 {
         self.terms.max(self.value.abs())
     }

@@ -82,7 +82,7 @@ fn listed(operands: impl ExactSizeIterator<Item = impl fmt::Display>) -> String 
     list.join(", ")
 }
 
-/// A tensor program: nodes in topological order, some of which are its results.
+/// A tensor program: its nodes in topological order, its outputs, and the updates of its states.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// Its name.
@@ -358,7 +358,7 @@ impl Graph {
             self.names.remove(&name);
         }
         let mut keep = needed.iter();
-        self.nodes.retain(|_| *keep.next().expect("there is one mark for each node"));
+        self.nodes.retain(|_| *keep.next().expect("`needed` has an entry for each node"));
         self.nodes.iter_mut().flat_map(|n| &mut n.operands).for_each(renumber);
         self.outputs.iter_mut().chain(&mut self.updates).for_each(|(_, id)| renumber(id));
         new

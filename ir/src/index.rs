@@ -170,7 +170,7 @@ impl Index {
         low..high + 1
     }
 
-    /// Returns the factor by which this map contains all terms of another map.
+    /// Returns the number c such that this map contains every term of c · `other`. Ignores the constant of `other`.
     fn times_of(&self, other: &Index) -> Option<i64> {
         let coefficient =
             |atom: &Atom| self.terms.binary_search_by(|(a, _)| a.cmp(atom)).ok().map(|at| self.terms[at].1);
@@ -202,8 +202,8 @@ impl Index {
         Index::sum_bounds(self.constant.rem_euclid(by), terms, &coord, &|inner| inner.bounds(&coord))
     }
 
-    /// Returns a proper divisor `g` of `by` and a number `n`, such that self = g·x + y and y is always in `g·n..g·(n
-    /// + 1)`.
+    /// Returns a proper divisor `g` of `by` and a number `n`. They satisfy self = g·x + y, where y is always in
+    /// `g·n..g·(n + 1)`.
     fn factor(&self, by: i64, known: &Known<'_>) -> Option<(i64, i64)> {
         self.terms.iter().map(|(_, c)| gcd(c.abs(), by)).find_map(|g| {
             let r = if g > 1 && g < by { self.rest_range(g, known) } else { return None };
@@ -212,7 +212,7 @@ impl Index {
         })
     }
 
-    /// Returns ⌊self / by⌋ over a domain. `by` is positive, or 0 as the extent of an axis without points.
+    /// Returns ⌊self / by⌋ over a domain. `by` is positive, or 0 if it is the extent of an empty axis.
     pub fn div(&self, by: i64, domain: &[usize]) -> Index {
         self.div_where(by, &Known { domain, guards: &[] })
     }

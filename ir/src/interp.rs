@@ -331,7 +331,7 @@ fn view<S: Scalar>(map: ViewMap, node: &Node, operands: &[&Value<S>]) -> Result<
     let shapes: Vec<Shape> = extents.iter().map(|dims| dims.iter().copied().collect()).collect();
     let shape = dims.iter().copied().collect();
     let call = ViewCall { attrs: &node.attrs, operands: &shapes, result: &shape, at: &at, domain: &dims };
-    let access = map(&call).expect("a view without extents at run time has a map");
+    let access = map(&call).expect("a view has an index map if all extents are numbers");
     let fill = access.fill.map(|x| match dtype.is_float() {
         true => Element::Real(S::element(x.get(), dtype)),
         false => Element::Int(Some(x.int().clamp(dtype.integers().0, dtype.integers().1))),

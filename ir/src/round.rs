@@ -30,9 +30,9 @@ pub fn to_bf16(x: f64) -> bf16 {
     bf16::from_f32(to_odd(x))
 }
 
-/// Returns a number in `f32`, rounded to odd: towards zero, with the last bit set if bits were lost. Rounding the
-/// result to a type with at least two bits less equals rounding the number itself (Boldo and Melquiond, When double
-/// rounding is odd, 2005).
+/// Returns a number in `f32`, rounded to odd: towards zero, with the last bit set if bits were lost. If the
+/// result is rounded to a type with at least two bits less, this equals rounding the number itself (Boldo and
+/// Melquiond, When double rounding is odd, 2005).
 fn to_odd(x: f64) -> f32 {
     let near = x as f32;
     if x.is_nan() || f64::from(near) == x {

@@ -192,7 +192,7 @@ impl Tensor {
 }
 
 fn words<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
-    bytes.chunks_exact(N).map(|w| w.try_into().expect("chunks of N bytes"))
+    bytes.chunks_exact(N).map(|w| w.try_into().expect("each chunk has N bytes"))
 }
 
 /// Applies a function to the bits of each element.
@@ -268,7 +268,7 @@ fn usual_nan(dtype: DType) -> Vec<u8> {
 }
 
 fn write_element(f: &mut fmt::Formatter<'_>, dtype: DType, element: &[u8]) -> fmt::Result {
-    let one = Tensor::new(dtype, &[], element.to_vec()).expect("the bytes of one element");
+    let one = Tensor::new(dtype, &[], element.to_vec()).expect("the slice has the bytes of one element");
     if !dtype.is_float() {
         return write!(f, "{}", one.to_i64()[0]);
     }

@@ -168,7 +168,7 @@ fn mistakes_say_what_differs() {
     for (statements, part) in [
         ("(output y (if q a a x))", "not one element"),
         ("(output y (if p a b x))", "result 0 is f32[2] in `a`, f32[1] in `b`"),
-        ("(output y (if p a c x))", "`a` has 1 results, `c` has 2"),
+        ("(output y (if p a c x))", "`a` has 1 results, but `c` has 2"),
         ("(output y (if p a a x x))", "it has 1 inputs (x), but 2 values are given"),
         ("(output y (if p a a p))", "its input x has type f32[2], but the given value has type bool[]"),
         ("(output y (if p a nothing x))", "there is no body of that name"),

@@ -40,7 +40,7 @@ fn types_keep_extents() {
 
 #[test]
 fn an_extent_is_no_number() {
-    // Nor is the upper bound assumed: these shapes broadcast for one extent only.
+    // The shapes broadcast only if S is 16, its greatest length. The other lengths make the op an error.
     let text = "(graph g (dim S :most 16) (input x f32[S]) (input y f32[16]) (output o (add x y)))";
     let error = parse(text).unwrap_err().0.remove(0).message;
     assert!(error.contains("do not broadcast"), "{error}");

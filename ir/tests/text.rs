@@ -119,7 +119,7 @@ fn each_mistake_is_reported_once() {
         assert!(help.contains(&format!("did you mean {meant}?")) && help.contains(known), "{at}: {help}");
     }
     let most = read("(graph \"g\" (dim S :most 0) (input x f32[S]) (output y (neg x)))").unwrap_err();
-    assert!(most.0[0].help.as_deref() == Some(":most is at least 1") && most.0[0].offset() == 24, "{most:?}");
+    assert!(most.0[0].help.as_deref() == Some("write :most 1 or more") && most.0[0].offset() == 24, "{most:?}");
 }
 
 #[test]

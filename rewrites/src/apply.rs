@@ -29,9 +29,9 @@ pub(crate) fn variables<'m>(compiled: &'m Compiled, found: &'m Match) -> impl It
     compiled.pattern().tensors.iter().map(|tensor| found.classes[*tensor])
 }
 
-/// Returns whether a rule skips a class that it could match. A class with one known number needs no other form; rules
-/// would only express it as sums and products. A rule that gathers constants also skips values that are computed at
-/// load time, because a sum of ten constants has too many orders to search.
+/// Returns whether a rule skips a class that it could match. A class with one known number needs no other form, because
+/// rules would only express it as sums and products. A rule that gathers constants also skips values that are computed
+/// when the program is loaded: a sum of ten constants has too many orders to search.
 pub(crate) fn is_exempt(compiled: &Compiled, egraph: &EGraph, class: Id) -> bool {
     let one_root = compiled.pattern().roots.len() == 1 && compiled.rule.phase != Phase::Legalize;
     let data = &egraph[class].data;

@@ -79,7 +79,7 @@ fn typed(rule: Arc<Rule>) -> Result<Typed, LangError> {
             ("no values for its variables satisfy its types and relations".into(), span)
         });
         let help = "every rule is tested on samples; make the left side well typed for some sample";
-        return Err(refuse(&rule, span, format!("no sample of the left side works: {message}"), help));
+        return Err(refuse(&rule, span, format!("the left side is well typed in no sample: {message}"), help));
     }
     let mut forms = forms(&rule, &mut facts, &samples)?;
     if forms[0].1.inserted() > 0 {
@@ -191,7 +191,8 @@ fn forms(rule: &Rule, facts: &mut Facts, samples: &[(Draw, Sample)]) -> Result<V
 
 pub(crate) type Complaint = (String, std::ops::Range<usize>);
 
-/// Draws samples whose left side is well typed, the most generic first. Also returns the last type error of other samples.
+/// Draws samples whose left side is well typed, the most generic first. Also returns the last type error of other
+/// samples.
 pub(crate) fn samples(rule: &Rule, facts: &mut Facts, count: usize) -> (Vec<(Draw, Sample)>, Option<Complaint>) {
     let (mut samples, mut problem) = (Vec::new(), None);
     for seed in 0..ATTEMPTS {

@@ -111,7 +111,7 @@ pub struct Facts {
     numbers: FxHashMap<DType, Vec<f64>>,
     /// The current round.
     pub(crate) now: u32,
-    /// The rank for new nodes.
+    /// The `rank` of the class of a new node.
     pub(crate) rank: u32,
     /// The first conflict of a merge or of a new node. The applier checks types before it unites classes, so a
     /// conflict is a defect of the applier.
@@ -273,7 +273,7 @@ impl egg::Analysis<InternedNode> for Facts {
     }
 
     fn remake(egraph: &mut EGraph, node: &InternedNode, id: Id) -> ClassData {
-        // A rank belongs to the class. Evaluating a node again must not give it the rank of the running rule.
+        // A class keeps its rank if one of its nodes is evaluated again, also while a rule of another rank runs.
         ClassData { rank: u32::MAX, ..Facts::make(egraph, node, id) }
     }
 

@@ -219,9 +219,9 @@ pub(crate) fn near(x: f64, y: f64, unit_roundoff: f64) -> bool {
 pub enum Close {
     /// The numbers must be equal after rounding to the element type.
     Held,
-    /// The matched number must be within 4 eps of the other, rounded to the element type. `eps` is that of the type,
-    /// but at most that of `f32`, because models compute their constants in `f32` or wider. With the eps of 16-bit
-    /// types, 1/300 would equal 1/301, and 1 in `bf16` would equal 1.03.
+    /// The matched number must be within 4 eps of the required one, rounded to the element type. `eps` is that of the
+    /// type, but at most that of `f32`, because models compute their constants in `f32` or wider. With the eps of
+    /// 16-bit types, 1/300 would equal 1/301, and 1 in `bf16` would equal 1.03.
     Computed,
     /// The numbers must be within 4 eps of the element type.
     Near,
@@ -250,7 +250,7 @@ impl Wanted {
             return true;
         }
         let slack = 8.0 * eps.min(DType::F32.unit_roundoff()) * self.value.abs();
-        // If the required number is not finite, the slack is not finite either, and the range is empty.
+        // If the required number is infinite or NaN, an end of the range is NaN, so that the range is empty.
         self.close == Close::Computed && (held(self.value - slack)..=held(self.value + slack)).contains(&has)
     }
 }

@@ -141,7 +141,7 @@ impl<'a> Instantiator<'a> {
                 Ok(made)
             }
             Term::Splat(_) => Err(NoInstance::Wrong {
-                message: "a splat must be the only operand of an op".into(),
+                message: "a splat such as ?w.. must be the only operand of an op".into(),
                 span: self.rule.span.start..self.rule.span.start + 1,
             }),
         }
@@ -228,7 +228,7 @@ impl<'a> Instantiator<'a> {
     /// Builds `(concat ?w.. :axis -1)`, which applies the op to all members from left to right.
     fn fold(&mut self, call: &AppliedOp, member: usize) -> Result<Made, NoInstance> {
         let [Term::Splat(variable)] = call.args.as_slice() else {
-            return Err(self.wrong("a splat must be the only operand of an op".into(), &call.span));
+            return Err(self.wrong("a splat such as ?w.. must be the only operand of an op".into(), &call.span));
         };
         let variables = self.types.len() / self.members.len();
         let at = |m: usize| m * variables + self.rule.tensor(*variable);

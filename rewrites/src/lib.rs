@@ -23,16 +23,17 @@
 //!   `permute`) from the types of the matched classes and from the matched e-nodes. An `egg::Subst` holds only classes.
 //! - *Several roots and groups.* `egg::MultiPattern` joins roots by product, which grows quadratically. Here they are
 //!   joined at shared subterms, and a group takes the maximal set of members at once.
-//! - *Limits are counts.* `egg::Runner` also stops by the clock, and its `BackoffScheduler` bans rules by their number of
-//!   matches. The result then depends on the machine, or on rules that do not fire. Here rules run in phases, and `once`
-//!   rules on the initial e-graph of their phase. [`EngineLimits::applications`] bounds each rule at each node of the
-//!   program, independently of other rules.
+//! - *Limits are counts.* `egg::Runner` also stops by the clock, and its `BackoffScheduler` bans rules by their number
+//!   of matches. The result then depends on the machine, or on rules that do not fire. Here rules run in phases, and
+//!   `once` rules run on the initial e-graph of their phase. [`EngineLimits::applications`] bounds each rule at each
+//!   node of the program, independently of other rules.
 //! - *Extraction is by plans of kernels* (the crate `eutectic-lowering`). The cost of an e-node depends on the ops with
 //!   which it is fused, so that `egg::Extractor`'s cost of a tree is meaningless.
 //!
-//! egg's own tools still work on these rules. [`interop`] converts each single rule to egg's `Searcher` and `Applier`, so
-//! that its `Runner`, schedulers and extractors work on this e-graph. A test saturates random programs both ways and
-//! compares the classes, nodes and costs. Groups and `once` rules, which are not single matches, have no counterpart there.
+//! egg's own tools still work on these rules. [`interop`] converts each single rule to egg's `Searcher` and `Applier`,
+//! so that egg's `Runner`, schedulers and extractors work on this e-graph. A test saturates random programs both ways and
+//! compares the classes, nodes and costs. Groups and `once` rules are not single matches, so egg has no
+//! counterpart for them.
 //!
 //! # From Rust
 //!

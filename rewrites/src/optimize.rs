@@ -106,7 +106,7 @@ impl Rewritten {
     }
 
     /// Returns the nodes that follow from rules with these names, grouped by class. A node follows from a rule if an
-    /// application of the rule made it, or a later application that matched a node which follows from the rule.
+    /// application of the rule made it, or if the application that made it matched such a node.
     pub fn led_by(&self, is: impl Fn(&str) -> bool) -> Vec<(ClassId, Vec<usize>)> {
         let mut led: Vec<bool> = Vec::with_capacity(self.applications.len());
         for applied in &self.applications {
@@ -161,8 +161,8 @@ impl Rewritten {
 /// Saturates a graph with rules, phase by phase.
 ///
 /// # Errors
-/// If dims are unbound, a rule is wrong, two ops with different declarations have the same name, or a part of the
-/// program has no legal form in the end.
+/// If dims are unbound, a rule is wrong, or two ops with different declarations have the same name. If a part of the
+/// program has no legal form after the last phase.
 pub fn optimize(graph: &Graph, rules: &RuleSet, options: &Options) -> Result<Rewritten, RewriteError> {
     let graph = &*graph.observed();
     let rules = &*rules.with_ops_of(graph)?;

@@ -106,8 +106,8 @@ impl Manifest {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// If the text is not TOML, a key is missing, unknown or of the wrong type, or the language version is newer than
-    /// this engine's.
+    /// If the text is not TOML, or a key is missing, unknown or of the wrong type. If the language version is newer
+    /// than this engine's.
     pub fn read(source: &Source) -> Result<Manifest, LangError> {
         let language = |table: &toml::Table| table.get("language").cloned();
         let help = format!("write a manifest such as {EXAMPLE}");
@@ -185,7 +185,7 @@ impl PackFile {
     /// The errors of [`Manifest::read`].
     pub fn read(source: &Source) -> Result<PackFile, LangError> {
         let language = |table: &toml::Table| table.get("pack")?.as_table()?.get("language").cloned();
-        let help = "`eutectic rules pack` writes the file again";
+        let help = "run `eutectic rules pack` to write the file again";
         let file: PackFile = document(source, language, help)?;
         file.pack.checked().map_err(|problem| source.error(0..0, problem, help))?;
         Ok(file)

@@ -128,7 +128,7 @@ pub const RULE_PARTS: [&str; 13] = [
     "price",
 ];
 
-/// The promises of a rule's sides to each other.
+/// The numeric contracts between the two sides of a rule, as rule files name them.
 pub const CONTRACTS: [&str; 4] = ["exact", "ulp", "reassoc", "fast"];
 
 const SHAPE_OF_A_RULE: &str = "(rule pack/name (forall …) (=> left right) (eq exact|(ulp n)|reassoc|fast))";

@@ -28,7 +28,8 @@ pub struct OwnPhase {
     name: Arc<str>,
     /// The index in [`Phase::ALL`] of the built-in phase before it.
     base: usize,
-    /// The number of declared phases in the chain that it ends: 1 if it comes directly after a built-in phase.
+    /// The number of declared phases from the built-in phase to this one: 1 if it comes directly after the built-in
+    /// phase.
     rank: usize,
 }
 

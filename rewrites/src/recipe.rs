@@ -31,12 +31,12 @@ pub(crate) struct LeftSide {
 }
 
 impl LeftSide {
-    /// Makes a form that is already compiled from the sample of a draw.
+    /// Makes a form whose pattern is compiled already.
     pub fn found(draw: Draw, pattern: Pattern) -> LeftSide {
         LeftSide { form: Form { draw, ops: pattern.named_ops() }, pattern: pattern.into() }
     }
 
-    /// Makes a form from the list in a file.
+    /// Makes a form that `forms.txt` lists. Its pattern is compiled when it is first needed.
     pub fn listed(form: Form) -> LeftSide {
         LeftSide { form, pattern: OnceLock::new() }
     }

@@ -1,4 +1,4 @@
-//! The types of a rule's terms, in the rule's own variables: for editors, which show them.
+//! Infers the type of each term of a rule, expressed in the rule's variables. Editors show these types.
 
 use std::ops::Range;
 

@@ -392,12 +392,16 @@ impl RuleReader<'_> {
             VariableKind::Tensor { .. } => {
                 return self.wrong(
                     at.span.clone(),
-                    format!("`{name}` is a tensor"),
+                    format!("`{name}` is a tensor, not an attribute"),
                     format!("this attribute is {kind}"),
                 );
             }
             VariableKind::Op(..) => {
-                return self.wrong(at.span.clone(), format!("`{name}` is an op"), format!("this attribute is {kind}"));
+                return self.wrong(
+                    at.span.clone(),
+                    format!("`{name}` is an op, not an attribute"),
+                    format!("this attribute is {kind}"),
+                );
             }
             VariableKind::Attr(slot, declared) => {
                 let fits = match (kind, declared) {

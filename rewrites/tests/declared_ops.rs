@@ -247,8 +247,8 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         ("(?x F[A..])", "(?x F[A..]) (?k folat)", &["this is not a kind of attribute", "did you mean `float`?"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float :default soon)", &["this is not a value of the attribute"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float 2.0)", &["only a default may follow the kind", ":default"]),
-        ("(?x F[A..])", "(?x F[A..]) (?k axes :default [-1])", &["has no default"]),
-        ("(?x F[A..])", "(near ?x 1.0)", &["cannot use this declaration in an op"]),
+        ("(?x F[A..])", "(?x F[A..]) (?k axes :default [-1])", &["cannot give this attribute a default"]),
+        ("(?x F[A..])", "(near ?x 1.0)", &["an op declares only element types, operands and attributes"]),
         ("(F float)", "(F flaot)", &["this is not a class of element types", "did you mean `float`?"]),
         ("(result F[A..])", "", &["it has no `result`"]),
         ("(result F[A..])", "(resutl F[A..])", &["this is not a part of an op", "did you mean `result`?"]),
@@ -279,7 +279,7 @@ fn names_clash_and_circles_are_told_once() {
     let circle = told(
         "(op my/a (forall (F float) (?x F[A..])) (result F[A..]) (is (my/b ?x)))
 (op my/b (forall (F float) (?x F[A..])) (result F[A..]) (is (my/a ?x)))
-;; uses one of them
+;; a rule that uses a wrong op
 (rule my/rule (forall (F float) (?x F[A..])) (=> (my/a (neg ?x)) (my/a ?x)) (eq exact))",
     );
     assert!(circle.contains("cannot define my/b because its definition uses itself: my/a → my/b → my/a"), "{circle}");

@@ -1,5 +1,5 @@
-//! The files for editors agree with the tables of the reader. `cargo test -p eutectic-rewrites --all-features --test editor -- --ignored
-//! write_the_queries` writes them.
+//! Tests that the files for editors agree with the tables of the reader. This command writes the files:
+//! `cargo test -p eutectic-rewrites --all-features --test editor -- --ignored write_the_queries`.
 
 use std::{
     collections::BTreeSet,

@@ -355,12 +355,12 @@ fn observed_values_keep_their_rounding() {
     };
     assert_eq!(forms(&["exp"]), (2, None));
     assert_eq!(forms(&["floor"]), (1, Some("floor")));
-    // It is one value that two ops read.
+    // `floor` and `exp` read the same value.
     assert_eq!(forms(&["floor", "exp"]), (1, Some("floor")));
 }
 
-/// x·1 = x by an exact rule, so the two quotients are equal. The unobserved quotient must not pass its forms to the
-/// observed one.
+/// (x·1·a)·b and (x·a)·b become equal by the exact rule x·1 = x. `floor` observes the rounding of the first product
+/// only. The forms that other rules find for the second product must not be added to the class of the first.
 #[test]
 fn values_that_turn_out_to_be_equal_stay_two_where_one_is_observed() {
     let mut graph = Graph::new("two quotients");
@@ -399,8 +399,8 @@ fn what_a_rule_makes_for_a_comparison_is_observed() {
     }
 }
 
-/// The rules for combined updates and for means make pointwise ops. The results of these ops are observed if the
-/// results of the updates are.
+/// Rules replace `scatter-sum`, `scatter-prod` and means by pointwise ops. If an op observes the result of the replaced
+/// op, it observes the results of the pointwise ops too.
 #[test]
 fn ops_that_replace_an_observed_sum_are_observed() {
     for of in ["scatter-sum", "scatter-prod"] {

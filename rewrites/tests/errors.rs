@@ -41,7 +41,7 @@ fn cases() -> Vec<(&'static str, String)> {
   (eq exact))
 ";
     let growing = "\
-;; −−x + y, again and again
+;; x + y = −−x + y, which matches its own result
 (rule simplify/grow
   (forall (F float) (?x F[A..]) (?y F[A..]))
   (=> (add ?x ?y) (add (neg (neg ?x)) ?y))

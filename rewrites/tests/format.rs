@@ -1,4 +1,4 @@
-//! The layout of rule files and graph files: it keeps every expression and every comment, and does not change itself.
+//! Tests that formatting rule files and graph files keeps every expression and every comment, and is idempotent.
 
 use std::{
     fs,
@@ -36,7 +36,8 @@ fn laid_out(source: &Source) -> Source {
     Source::new(source.name.clone(), format(source).unwrap_or_else(|e| panic!("{}: {:?}", source.name, e)))
 }
 
-/// Returns the expressions without positions, and the comments: all text from a `;` outside of strings to the line's end.
+/// Returns the expressions without positions, and the comments. A comment is the text from a `;` outside of strings to
+/// the end of the line.
 fn content(source: &Source) -> (Vec<String>, Vec<String>) {
     let forms = read(source).expect("it reads").iter().map(ToString::to_string).collect();
     let (mut comments, mut rest) = (Vec::new(), &*source.text);

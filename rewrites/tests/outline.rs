@@ -228,7 +228,7 @@ fn the_calls_compute_what_the_graph_computes() {
         let outlined = outline(&b.g);
         check(&b.g, &outlined);
         let direct = run(&b.g, &whole(&b.g));
-        // Values that cross a cut are rounded to f32, which they are not in the whole graph.
+        // Values between calls are rounded to f32. In the whole graph, they are not rounded.
         for (a, b) in run(&b.g, &outlined).iter().zip(&direct) {
             let far = a.to_f64().iter().zip(b.to_f64()).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
             assert!(a.ty() == b.ty() && far < 1e-5, "seed {seed}: off by {far}");

@@ -43,9 +43,9 @@ fn the_packs_come_to_rest() {
 #[test]
 fn rules_that_turn_in_a_circle_are_found() {
     let text = "\
-        ;; wrong, as is the other; neither feeds itself\n\
+        ;; tanh x = sin(cos x), a wrong rule that terminates alone\n\
         (rule test/there (forall (F float) (?x F[A..])) (=> (tanh ?x) (sin (cos ?x))) (eq fast))\n\
-        ;; back, and there is more of it\n\
+        ;; sin x = tanh(exp x), a wrong rule whose result the rule before it rewrites\n\
         (rule test/back (forall (F float) (?x F[A..])) (=> (sin ?x) (tanh (exp ?x))) (eq fast))\n";
     let found = circles(&RuleSet::read(&[Source::new("test.rules", text)]).unwrap());
     assert_eq!(found.len(), 1, "{found:#?}");

@@ -3,7 +3,7 @@
 use super::{Bounded, computing, range};
 use crate::{DType, ops::probabilities as by_formula};
 
-/// The relative bound above which a bound says little about the value.
+/// The relative error of a probability above which its bound is computed from the form 1 / Σⱼ e^(xⱼ − xᵢ).
 const LOOSE: f64 = 1.0 / 64.0;
 /// The maximal magnitude of scores for which masks by large finite numbers work: a sum of 4,096 products of two
 /// numbers up to 2⁴⁰.

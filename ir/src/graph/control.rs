@@ -14,8 +14,8 @@ impl Graph {
     /// outputs.
     ///
     /// # Errors
-    /// If a given value's type or their number differs from the inputs, or a parameter has another type than the
-    /// graph's parameter of the same name.
+    /// If the given values differ from the inputs in number or type. If a parameter has another type than the graph's
+    /// parameter of the same name.
     pub fn inline(&mut self, body: &Graph, given: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
         self.known(&body.name, given)?;
         self.room(&body.name, body.len())?;
@@ -98,7 +98,7 @@ impl Graph {
         let a = self.inline(then, given)?;
         let b = self.inline(otherwise, given)?;
         if a.len() != b.len() {
-            let problem = format!("`{}` has {} results, `{}` has {}", then.name, a.len(), otherwise.name, b.len());
+            let problem = format!("`{}` has {} results, but `{}` has {}", then.name, a.len(), otherwise.name, b.len());
             return Err(self.refuse_at("if", problem, "both branches must return the same number of values"));
         }
         let pairs = a.into_iter().zip(b).enumerate();
@@ -167,7 +167,7 @@ impl Graph {
         Ok(carried)
     }
 
-    /// Checks that a step returns as many values as are carried, with their types.
+    /// Checks that a loop's body returns one value for each carried value, of the same type.
     fn carries(&self, body: &Graph, next: &[NodeId], carried: &[NodeId]) -> Result<(), GraphError> {
         if next.len() != carried.len() {
             let problem =

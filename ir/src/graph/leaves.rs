@@ -104,7 +104,7 @@ impl Graph {
         };
         if self.ty(leaf) != self.ty(value) {
             return Err(error(
-                format!("the state is {}", self.ty(leaf)),
+                format!("the state has type {}", self.ty(leaf)),
                 "the types must be equal; `cast` or `expand` first",
             ));
         }
@@ -130,7 +130,7 @@ mod tests {
         let wrong = graph.slice(x, 0, 0, 1).unwrap();
         let error = |graph: &mut Graph, name, value| graph.update(name, value).unwrap_err().to_string();
         assert!(error(&mut graph, "total", x).contains("no state of that name; its states are sum"));
-        assert!(error(&mut graph, "sum", wrong).contains("the state is f32[2]"));
+        assert!(error(&mut graph, "sum", wrong).contains("the state has type f32[2]"));
         let next = graph.add(sum, x).unwrap();
         graph.update("sum", next).unwrap();
         assert!(error(&mut graph, "sum", x).contains("updated already"));

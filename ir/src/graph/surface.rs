@@ -64,7 +64,7 @@ impl Graph {
         let outer = batch.rank().min(shape.rank());
         let ones = std::iter::repeat_n(Dim::Known(1), missing);
         let spread: Shape = shape[..outer].iter().cloned().chain(ones).chain(shape[outer..].iter().cloned()).collect();
-        // Batch axes of extent 1 mean the same in both readings.
+        // If all batch axes have extent 1, the shapes `spread` and `shape` broadcast to the scores in the same way.
         let same = missing == 0 || shape[..outer].iter().all(|d| *d == Dim::Known(1));
         match (fits(&spread) && shape.rank() > batch.rank(), fits(&shape)) {
             (true, true) if !same => {
@@ -104,7 +104,7 @@ impl Graph {
         Ok(ProductSide { batch_axes, outer_axes, contract_axes, batch, outer, contract })
     }
 
-    /// Returns the value with its axes in the order of `parts`, without a transpose if they have it.
+    /// Transposes a value so that its axes are in the order of `parts`. Returns the value itself if they already are.
     fn arranged(&mut self, id: NodeId, parts: &[&Vec<usize>; 3]) -> Result<NodeId, GraphError> {
         let order: Vec<i64> = parts.iter().flat_map(|part| part.iter().map(|at| *at as i64)).collect();
         match order.iter().copied().eq(0..order.len() as i64) {
@@ -113,7 +113,7 @@ impl Graph {
         }
     }
 
-    /// Returns the value in this shape, without a reshape if it has the shape.
+    /// Reshapes a value to this shape. Returns the value itself if it already has the shape.
     fn shaped(&mut self, id: NodeId, shape: Shape) -> Result<NodeId, GraphError> {
         match self.shape(id) == Some(&shape) {
             true => Ok(id),

@@ -73,7 +73,7 @@ impl Graph {
             if self.nodes.get(id.0 as usize).is_none_or(|n| n.ty.as_tensor().is_none()) {
                 problems.push(general(
                     format!("output {name} is not a tensor of this graph"),
-                    "make a tensor of the graph the output",
+                    "output a tensor that this graph computes",
                 ));
             }
         }

@@ -1,7 +1,7 @@
 //! The layout of rule files and graph files: one indentation, one spacing, at most 120 columns.
 //!
-//! The author's line breaks inside forms stay, as in gofmt. The parts of a rule, an op and a graph have a line each, and
-//! a list that does not fit its line is broken before each argument. Comments and blank lines stay where they are.
+//! The author's line breaks inside forms stay, as in gofmt. The parts of a rule, an op and a graph have a line each. A
+//! list that does not fit its line is broken before each argument. Comments and blank lines stay where they are.
 
 use super::{
     Errors, Sexp, SexpKind, Source,
@@ -58,9 +58,10 @@ pub fn format(source: &Source) -> Result<String, Errors> {
 
 /// The text between two items: space and comments.
 struct Gap<'a> {
-    /// The comment on the line of the item before.
+    /// The comment after the previous item on the same line.
     trailing: Option<&'a str>,
-    /// The other lines that are not the next item's: comments, and blank ones, which are empty.
+    /// The lines between the previous item's line and the next item's, without indentation: comments and blank
+    /// lines.
     lines: Vec<&'a str>,
     /// Whether the next item begins a line.
     broken: bool,
@@ -80,7 +81,8 @@ impl<'a> Gap<'a> {
         self.trailing.is_some() || self.lines.iter().any(|line| !line.is_empty())
     }
 
-    /// Returns the lines with each group of blank ones made one, and without those at the start on request.
+    /// Returns the lines, with consecutive blank lines reduced to one. If `at_start` is set, drops blank lines at the
+    /// start.
     fn calm_lines(&self, at_start: bool) -> impl Iterator<Item = &'a str> {
         let mut blank = at_start;
         self.lines.iter().copied().filter(move |line| {
@@ -96,7 +98,7 @@ struct Layout<'a> {
     out: String,
     /// The number of characters on the last line of `out`.
     column: usize,
-    /// The number of lists around the items that are written, inside of a definition.
+    /// The number of lists inside of a definition that contain the item being written.
     depth: usize,
 }
 
@@ -229,7 +231,7 @@ impl<'a> Layout<'a> {
         let gaps = self.gaps(sexp, items);
         let head = sexp.call().map(|(head, _)| head);
         let first_below = head.is_some() && items.len() > 1 && gaps[1].broken;
-        // Arguments are below the first one, or below the head.
+        // Arguments are aligned with the first one, or indented below the head if the author broke the line after it.
         let mut column = if first_below { open - 1 + INDENT } else { open };
         let breaks = if fits { Breaks::Kept } else { self.breaks(sexp, items, &gaps, after) };
         for (n, (item, gap)) in items.iter().zip(&gaps).enumerate() {
@@ -281,7 +283,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Returns whether the lines of a list as the author broke it fit, from this column on.
+    /// Returns whether a list that starts at the current column fits the line width with the author's line breaks.
     fn lines_fit(&self, items: &[Sexp], gaps: &[Gap<'_>], after: usize) -> bool {
         let head = items.first().and_then(|head| self.flat_width(head)).unwrap_or_default();
         let (start, mut column) = (self.column + head + 1, self.column + head);
@@ -295,7 +297,8 @@ impl<'a> Layout<'a> {
         true
     }
 
-    /// Returns whether an item that would fit a line of its own ends after the line's end.
+    /// Returns whether an item, with its value if it is a keyword, would end beyond column `WIDTH` on the current
+    /// line. Returns false for an item that the author broke into lines.
     fn overflows(&self, item: &Sexp, value: Option<&Sexp>, after: usize) -> bool {
         let width = |sexp: Option<&Sexp>| sexp.map_or(Some(0), |sexp| self.flat_width(sexp).map(|width| width + 1));
         let both = width(Some(item)).zip(width(value));
@@ -310,7 +313,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The line breaks of a list.
+/// The places at which a list is broken into lines.
 #[derive(Clone, Copy)]
 enum Breaks {
     /// The line breaks of the source.

@@ -2,10 +2,9 @@
 //!
 //! - [`sexp`]: the reader and located errors;
 //! - [`format()`]: the common layout of rule files and graph files;
-//! - [`typing`]: type patterns such as `F[B.. (* 2 H)]`, unification and instantiation;
 //! - [`typing`]: type patterns such as `F[B.. (* 2 H)]`, their unification and instantiation;
-//! - [`mod@sample`]: choosing types and attributes that fit, for tests.
 //! - [`mod@sample`]: the choice of types and attributes that fit a signature, for tests.
+//!
 //! The spelling of a name decides what it is. `F`, `B..` and `H` (upper case) are variables of element types,
 //! dimension sequences and dimensions. `?x` is a tensor. Lower-case words are ops, attributes and literals.
 

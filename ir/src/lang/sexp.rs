@@ -94,8 +94,8 @@ pub fn read(source: &Source) -> Result<Vec<Sexp>, Errors> {
     read_all(source).0
 }
 
-/// Returns the positions of the brackets that are open at the end of a text, the outermost one first. Editors complete a
-/// word by the forms around it, which are not closed yet.
+/// Returns the positions of the brackets that are open at the end of a text, the outermost one first. Editors complete
+/// a word by the forms around it, which are not closed yet.
 pub fn open_brackets(source: &Source) -> Vec<usize> {
     read_all(source).1
 }

@@ -203,7 +203,7 @@ impl<S: Scalar> AttentionHead<'_, S> {
                     after.add_product(weight, v);
                 }
             }
-            // If every key is hidden, the weights are NaN. No product shows that, because the loop skips hidden keys.
+            // If every key is hidden, the weights are NaN, but the sums are 0, because the loop skips hidden keys.
             let none = |sum: S| if empty { S::exact(f64::NAN) } else { sum };
             result.extend(sums.iter().map(|(before, after)| none(before.total().either(after.total() / total))));
         }

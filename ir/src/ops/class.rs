@@ -91,7 +91,7 @@ pub enum Reduction {
 /// Whether several elements of an update are written to one position, and how they combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Writes {
-    /// Each position has at most one element.
+    /// At most one element is written to each position.
     #[default]
     Apart,
     /// Elements are written in row-major order, so that the last one remains.

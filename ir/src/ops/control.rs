@@ -33,7 +33,7 @@ pub struct Loop<'a> {
     pub times: usize,
     /// The number of values that each iteration hands to the next one.
     pub carried: usize,
-    /// The number of operands of which each iteration gets one slice.
+    /// The number of scanned operands. Each iteration gets one slice of each of them.
     pub scanned: usize,
     /// The index of the carried truth value that decides whether the loop continues.
     pub condition: Option<usize>,

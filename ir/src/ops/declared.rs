@@ -21,7 +21,8 @@ use crate::{Attr, DType, Graph, Type, lang::Signature};
 
 /// The definition of a declared op.
 pub trait Definition: fmt::Debug + Send + Sync {
-    /// Returns the program of the op for given attributes and operand types: an input for each operand, in order, and one output.
+    /// Returns the program of the op for given attributes and operand types. It has an input for each operand, in
+    /// order, and one output.
     ///
     /// # Errors
     /// The reason why the op does not take these attributes or operands.

@@ -1,4 +1,4 @@
-//! Pointwise ops on integers that are polynomials of extents at run time, such as a computed length.
+//! Evaluates pointwise ops on integers that are polynomials of extents at run time, such as a computed length.
 
 use std::cmp::Ordering;
 
@@ -69,7 +69,7 @@ pub(super) fn compare(x: &[Dim], holds: fn(Option<Ordering>) -> bool) -> Option<
     results.all(|result| result == first).then_some(Dim::Known(i64::from(first)))
 }
 
-/// Returns whether the first of two is at least the second for all lengths; `None` if that depends on the lengths.
+/// Returns true if `a` ≥ `b` for all lengths, false if `a` ≤ `b` for all lengths, and otherwise `None`.
 fn larger(a: &Dim, b: &Dim) -> Option<bool> {
     let (least, most) = (a - b).range()?;
     if least >= 0 {

@@ -110,7 +110,7 @@ pub struct OpDef {
     /// operand and result. This holds for step functions and comparisons, and for conversions to integers or to types
     /// with more significant digits.
     pub observes: fn(DType, DType) -> bool,
-    /// Whether the op ignores elements that another operand hides, even if they are NaN or ∞.
+    /// Whether the op ignores elements that another operand masks, even if they are NaN or ∞.
     pub leaves_out: bool,
     /// The reference evaluation.
     pub eval: Eval,

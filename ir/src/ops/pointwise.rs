@@ -38,7 +38,7 @@ macro_rules! unary {
     ($name:literal, $doc:literal, $flops:literal, $method:ident) => {
         unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().$method()))
     };
-    // The evaluation is a function that kernels compute within 4 ulp.
+    // The evaluation is a monotone function that kernels compute to within 4 units in the last place.
     ($name:literal, $doc:literal, $flops:literal, function $f:path) => {
         unary!($name, $doc, "float", $flops, |x, _, _| Element::Real(x[0].real().monotone($f, 4.0, 0.0)))
     };
@@ -364,12 +364,13 @@ pub(super) const OPS: &[OpDef] = &[
     },
 ];
 
-/// Returns true, for discontinuous ops, which observe the rounding of operands of every type.
+/// Returns true. It is the field `observes` of discontinuous ops, which observe rounding for every element type.
 fn always(_: DType, _: DType) -> bool {
     true
 }
 
-/// Returns the op `tf32` of x. Its error is at most 2¹³ units in the last place of `f32`, because kernels may drop 13 bits.
+/// Returns the op `tf32` of x. Its error is at most 2¹³ units in the last place of `f32`, because kernels may drop 13
+/// bits.
 pub(super) fn short<S: Scalar>(x: S) -> S {
     x.gentle(|v| v, 8192.0, 0.0)
 }

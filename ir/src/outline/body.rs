@@ -185,7 +185,8 @@ impl BodyBuilder<'_, '_, '_> {
         self.add(NodeKey { op, attrs, operands: SmallVec::from_slice(&[operand]), observer }, stands_for)
     }
 
-    /// Returns the number of an output, with its axes in the order in which it is stored.
+    /// Returns the number of the node that computes an output. Adds a transpose if the output is stored with its axes
+    /// in another order.
     fn result(&mut self, id: NodeId) -> u32 {
         let number = self.number(id);
         match self.segments.stored_order(id) {

@@ -293,7 +293,8 @@ fn merged(graph: &Graph) -> Vec<Operands> {
 /// more contractions are selected first, and a chain that overlaps a selected one is skipped.
 pub fn cuts(analysis: &Analysis<'_>) -> Vec<NodeId> {
     let companions = analysis.companions();
-    // A companion from at least one step earlier is alive in all steps, so that all of them share it.
+    // A cut may keep one more value alive, its companion. If the companion is at least one step older than the cut,
+    // all steps of the chain read the same value.
     let possible = |later: NodeId, earlier: NodeId| {
         let (to, from) = (analysis.of(later).contractions, analysis.of(earlier).contractions);
         let shared = |c: NodeId| match analysis.of(c).contractions {

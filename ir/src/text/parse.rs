@@ -50,7 +50,7 @@ pub fn parse_form(source: &Source, forms: &[&Sexp], ops: &Ops) -> Result<Graph, 
 /// where it is defined or used. Values that depend on an error are left out. `forms` are those without declared ops.
 pub fn types(source: &Source, forms: &[&Sexp], ops: &Ops) -> Vec<(Range<usize>, Type)> {
     let mut types = Vec::new();
-    // The errors are those of `parse_form`.
+    // Errors are ignored here, because `parse_form` returns the same ones.
     let _ = read_graph(source, forms, ops, Some(&mut types));
     types
 }
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
                 (Some("least"), Some(n)) => least = n,
                 (Some("most"), Some(0)) => {
                     let message = format!("`{name}` is at most 0, so that its axes would always be empty");
-                    return self.wrong(number, message, ":most is at least 1").unwrap_or(());
+                    return self.wrong(number, message, "write :most 1 or more").unwrap_or(());
                 }
                 (Some("most"), Some(n)) => most = Some(n),
                 _ => return self.wrong(key, "this is not a bound of a dimension", help).unwrap_or(()),
@@ -230,7 +230,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Keeps the type of a value for those who want it.
+    /// Records the type of a value, if the caller needs types.
     fn typed(&mut self, at: &Sexp, value: Option<NodeId>) {
         if let (Some(types), Some(value)) = (&mut self.types, value) {
             types.push((at.span.clone(), self.graph.ty(value).clone()));
@@ -281,7 +281,7 @@ impl<'a> Parser<'a> {
         };
         match (op.def().class, items) {
             (Class::Leaf(_), [first, ..]) if keyword(first).is_none() => self.leaf(sexp, op, items, origin),
-            // (get 0 t)
+            // `(get 0 t)`, where the index is written without its keyword.
             (Class::Project, [index, value]) if index.atom().is_some_and(|a| a.parse::<i64>().is_ok()) => {
                 let (attr, _) = self.attribute(&op.def().attrs[0], std::slice::from_ref(index))?;
                 let value = self.value(value, origin)?;
@@ -339,7 +339,7 @@ impl<'a> Parser<'a> {
             }
             let value = self.attribute(def, after);
             if after.is_empty() {
-                return self.wrong(key, format!(":{name} has no value"), format!("it is {}", def.kind));
+                return self.wrong(key, format!(":{name} has no value"), format!("write its value: {}", def.kind));
             }
             let (value, used) = value?;
             attrs.push((def.name, value));

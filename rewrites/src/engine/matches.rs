@@ -1,4 +1,4 @@
-//! Searches for the matches of a round: in classes near changed ones, and the sets of members for group rules.
+//! Searches for the matches of a round in classes near changed ones, and collects the members of group rules.
 
 use std::{rc::Rc, time::Instant};
 
@@ -22,7 +22,7 @@ use crate::{
     rule::{Phase, VariableKind},
 };
 
-/// For each op, the classes with a node of it, each with its distance to the nearest changed class among its
+/// For each op, the classes with a node of this op, each with its distance to the nearest changed class among its
 /// operands.
 type Changed = FxHashMap<Op, Vec<(Id, usize)>>;
 
@@ -174,8 +174,8 @@ impl Engine<'_> {
         admitted.ok()
     }
 
-    /// Returns the maximal sets of matches that are members of one group: they agree in everything except the
-    /// splatted variables.
+    /// Returns the maximal sets of matches that are members of one group. Members may differ only in the variables
+    /// that the right side splats (`Rule::splatted`), and in the dims and element types that it names.
     pub(super) fn search_groups(&mut self, rules: &[usize]) -> Vec<Found> {
         let mut found = Vec::new();
         for &rule in rules {

@@ -45,11 +45,12 @@ pub struct EngineLimits {
     /// rule has a shared budget for all nodes: this number times the number of nodes (at least 100). Legalization is
     /// not bounded, because a program has no kernels without it.
     pub applications: usize,
-    /// The maximal number of e-nodes per program node, of which at least 10 are counted.
+    /// The maximal number of e-nodes per program node. A program of fewer than 10 nodes has the limit of one with 10.
     pub nodes: usize,
     /// The maximal number of rounds of a phase.
     pub iterations: usize,
-    /// The maximal number of matches of a phase per program node, of which at least 10 are counted.
+    /// The maximal number of matches of a phase per program node. A program of fewer than 10 nodes has the limit of one
+    /// with 10.
     pub matches: usize,
 }
 

@@ -217,11 +217,7 @@ impl RuleReader<'_> {
         };
         if head == "near" && !self.contract.is_none_or(Contract::rounds) {
             let help = "write (is ?c 0.5), which requires exactly this number, or weaken the contract to (eq reassoc)";
-            return self.wrong(
-                item.span.clone(),
-                "a rule with the contract exact or ulp cannot match a number that is only near",
-                help,
-            );
+            return self.wrong(item.span.clone(), "cannot use `near` in a rule with the contract exact or ulp", help);
         }
         let close = if head == "near" { Close::Near } else { Close::Held };
         let number = number.atom().and_then(Number::parse);

@@ -295,7 +295,7 @@ impl<'s> OpReader<'s> {
             return Some((Declares::DType(name, self.class(item, rest)?), item.clone()));
         }
         if !name.starts_with('?') || name.len() == 1 || name.ends_with("..") {
-            return self.wrong(item, "cannot use this declaration in an op", help);
+            return self.wrong(item, "an op declares only element types, operands and attributes", help);
         }
         let [kind, default @ ..] = rest else {
             return self.wrong(item, format!("the declaration of `{name}` has no kind"), help);
@@ -356,7 +356,13 @@ impl<'s> OpReader<'s> {
             AttrKind::Int | AttrKind::Axis => word.and_then(|word| word.parse().ok()).map(Default::Int),
             AttrKind::Bool => word.and_then(|word| word.parse().ok()).map(Default::Bool),
             AttrKind::Word(words) => words.iter().find(|known| Some(**known) == word).map(|word| Default::Word(word)),
-            _ => return self.wrong(key, format!("an attribute that is {kind} has no default"), "remove the default"),
+            _ => {
+                return self.wrong(
+                    key,
+                    format!("cannot give this attribute a default because it is {kind}"),
+                    "remove the default",
+                );
+            }
         };
         default.or_else(|| self.wrong(value, "this is not a value of the attribute", kind.help(word)))
     }

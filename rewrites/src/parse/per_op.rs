@@ -7,7 +7,8 @@ use eutectic_ir::lang::{Sexp, SexpKind};
 /// Returns one rule for each word of a variable `(?k (one-of a b))` that stands as an op's name. Other rules are
 /// returned unchanged.
 pub(super) fn one_per_op(form: &Sexp) -> Vec<(String, Cow<'_, Sexp>)> {
-    // Heads in declarations and relations are not ops. Within a side, `where` is an op.
+    // Only the sides of a rule name ops, so `forall` and the relations in `where` are skipped. A `where` inside of a
+    // side is the op of this name.
     let is_side = |s: &&Sexp| !matches!(s.call(), Some(("forall" | "where", _)));
     let variable = form.list().and_then(|items| items.iter().filter(is_side).find_map(head_variable));
     let words = variable.and_then(|name| {

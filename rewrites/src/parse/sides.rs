@@ -25,7 +25,7 @@ impl RuleReader<'_> {
             };
             let name = name.atom().unwrap_or_default();
             if !name.starts_with('?') || self.variable(name).is_some() || root.atom() != Some(name) {
-                let help = "name the members with a variable that is not declared, and write (=> ?y right)";
+                let help = "write (group ?y pattern) and (=> ?y right), where `forall` does not declare ?y";
                 return self.wrong(
                     group.span.clone(),
                     "the left side of a group must be the variable that names its members",

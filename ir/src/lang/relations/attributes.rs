@@ -141,7 +141,8 @@ pub(super) const RELATIONS: &[Relation] = &[
                 return Err("the second argument must be an element type".into());
             };
             let dtype = sampler.dtype_of(slot)?;
-            // The greatest numbers that hide scores, the least finite ones of `f32` and `f64`, and −∞.
+            // −∞, the least finite numbers of `f32` and `f64`, and the greatest numbers that stand for −∞ among scores
+            // of these two types.
             let all = [f64::NEG_INFINITY, f64::from(f32::MIN), f64::MIN, -2_f64.powi(117), -2_f64.powi(146)];
             let hiding: Vec<f64> = all.into_iter().filter(|x| hides(*x, dtype)).collect();
             let number = *sampler.of(&hiding);

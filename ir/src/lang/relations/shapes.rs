@@ -30,7 +30,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                 [Some(a), None, None] | [None, Some(a), None] => sampler.grown(a),
                 _ => sampler.any_shape(0),
             };
-            // At least one operand has the shape of the result.
+            // At least one operand gets the shape of the result.
             let whole_side = bound[..2].iter().position(Option::is_none).unwrap_or(0);
             let side = if bound[0].is_none() && bound[1].is_none() { sampler.below(2) } else { whole_side };
             sampler.set_shape(&args[side], whole.clone())?;
@@ -137,7 +137,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             (Some(m), Some(n)) => match n.checked_div(&m) {
                 Some(_) => Ok(Status::Done),
                 None if n.known().is_some() && m.known().is_some() => Err(format!("{n} is not a multiple of {m}")),
-                None => Err(format!("{n} may not be a multiple of {m}")),
+                None => Err(format!("{n} is not known to be a multiple of {m}")),
             },
             _ => Ok(Status::Later),
         },
@@ -185,7 +185,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                     .chain(start..=n)
                     .take(TRIES)
                     .find(fits)
-                    .ok_or("no M up to N solves the expression")?;
+                    .ok_or("no number from 1 to N fits the expression M")?;
                 return sampler.set_int(&args[0], m);
             }
             if let RelationArg::Dim(p) = &args[0] {

@@ -197,7 +197,7 @@ pub(super) const RELATIONS: &[Relation] = &[
             let int = |i: usize, sampler: &Sampler<'_>| args[i].dim(&sampler.bindings).and_then(|d| d.known());
             let step = int(4, sampler).unwrap_or_else(|| *sampler.of(&[1, 1, 2, -1]));
             let at = int(2, sampler).unwrap_or_else(|| sampler.below(extent.max(1) as usize) as i64);
-            // The maximal number of elements in this direction.
+            // The number of elements from `at` to the end of the axis, in the direction of `step`.
             let most = match step {
                 1.. => extent.saturating_sub(at).saturating_add(step - 1) / step,
                 _ => at / step.min(-1).saturating_neg() + 1,

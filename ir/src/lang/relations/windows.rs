@@ -94,7 +94,9 @@ fn count(extent: &Dim, size: &Dim, stride: &Dim, dilation: &Dim) -> Result<Dim, 
         (_, Dim::Symbolic(_)) => {
             let steps = room.checked_div(&Dim::Known(stride));
             let steps = steps.ok_or_else(|| {
-                format!("cannot count windows because stride {stride} may not divide {extent} - {span}")
+                format!(
+                    "cannot count windows because {extent} - {span} is not known to be a multiple of stride {stride}"
+                )
             })?;
             Ok(&steps + &Dim::Known(1))
         }
@@ -107,7 +109,7 @@ fn span(size: i64, dilation: i64) -> i64 {
     size.saturating_sub(1).saturating_mul(dilation).saturating_add(1)
 }
 
-/// Chooses unbound ones of size, stride and dilation so that a window fits an axis.
+/// Chooses those of size, stride and dilation that are unbound, so that a window fits an axis.
 fn geometry(args: &[RelationArg], extent: i64, sampler: &mut Sampler<'_>) -> Result<(), String> {
     choose(&args[1], &[1, 1, 2, 3], sampler)?;
     choose(&args[2], &[1, 1, 2], sampler)?;
