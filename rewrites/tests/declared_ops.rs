@@ -239,7 +239,11 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
             &["cannot define my/a because its definition uses itself: my/a → my/a", "mine.rules:4:7"],
         ),
         ("(neg ?x)", "(add ?x ?y)", &["`?y` is not known", "mine.rules:4:15"]),
-        ("(?x F[A..])", "(?x F[A..]) (?y F[A..])", &["`?y` is declared but never used", "mine.rules:2:40", "remove it"]),
+        (
+            "(?x F[A..])",
+            "(?x F[A..]) (?y F[A..])",
+            &["`?y` is declared but never used", "mine.rules:2:40", "remove it"],
+        ),
         ("(?x F[A..])", "(?x F[A..]) (?k float)", &["`?k` is declared and not used", "remove it"]),
         ("(F float)", "(F float) (G any)", &["`G` is declared and not used"]),
         ("(?x F[A..])", "", &["it has no operand"]),
