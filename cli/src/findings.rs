@@ -34,7 +34,7 @@ pub fn unknown_backends(rules: &RuleSet) -> Vec<Lint> {
 pub fn findings(rules: &RuleSet, backend: Arc<dyn Backend>) -> Result<Vec<Lint>, Fault> {
     let backends = [Compiler::from_arc(backend, rules.clone())];
     let mut found = lint(rules);
-    found.extend(circles(rules));
+    found.extend(circles(rules, |_| true));
     found.extend(unknown_backends(rules));
     found.extend(worth::lint(rules, &backends).map_err(Error::from)?);
     Ok(found)

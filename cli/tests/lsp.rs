@@ -191,7 +191,7 @@ fn a_session_with_rules() {
 
     // Mended, it is linted: nothing uses a variable.
     session.change(&path, 2, &RULES.replace("(?w F[K N])", "(?w F[K N]) (?n int)"));
-    let unused = |d: &Value| message(d).contains("`?n` is declared and never used") && d["severity"] == 2;
+    let unused = |d: &Value| message(d).contains("`?n` is declared but never used") && d["severity"] == 2;
     let all = session.diagnostics(&path, 2, |all| all.iter().any(unused));
     assert!(all.iter().all(|d| d["severity"] != 1), "{all:?}");
     let text = RULES.to_string();

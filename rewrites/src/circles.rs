@@ -10,6 +10,7 @@ use crate::{
     instance::Probe,
     lint::Lint,
     optimize::{Options, merged, saturate},
+    rule::Rule,
     ruleset::RuleSet,
     sample::{Generic, draw},
 };
@@ -23,11 +24,11 @@ const LIMITS: EngineLimits = EngineLimits { applications: usize::MAX, nodes: 120
 /// The maximal number of rules that a finding names, those with the most matches.
 const NAMED: usize = 4;
 
-/// Runs all rules on instances of each rule's left side, with unchanged and with scaled operands. If a scale almost
-/// cancels a factor such as √n, rounding may make rules cycle. Returns one finding for each set of rules that does
-/// not terminate.
-pub fn circles(rules: &RuleSet) -> Vec<Lint> {
-    let probes: Vec<Probe> = rules.probes().collect();
+/// Runs all rules on instances of the left side of each `chosen` rule, with unchanged and with scaled operands. If a
+/// scale almost cancels a factor such as √n, rounding may make rules cycle. Returns one finding for each set of rules
+/// that does not terminate.
+pub fn circles(rules: &RuleSet, chosen: impl Fn(&Rule) -> bool) -> Vec<Lint> {
+    let probes: Vec<Probe> = rules.probes().filter(|probe| chosen(probe.rule())).collect();
     let mut seen: BTreeSet<Vec<Arc<str>>> = BTreeSet::new();
     let found: Vec<_> = probes.par_iter().filter_map(|probe| Some((probe, circle(probe, rules)?))).collect();
     let mut lints = Vec::new();

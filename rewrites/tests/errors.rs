@@ -73,11 +73,15 @@ fn page(name: &str) -> String {
 
 #[test]
 fn messages_are_as_they_are_pinned() {
+    let mut differing = String::new();
     for (name, text) in cases() {
         let got = shown(&errors(&text));
         let want = std::fs::read_to_string(page(name)).unwrap_or_default();
-        assert!(got.trim() == want.trim(), "{} should be\n{got}", page(name));
+        if got.trim() != want.trim() {
+            writeln!(differing, "{} should be\n{got}", page(name)).unwrap();
+        }
     }
+    assert!(differing.is_empty(), "{differing}");
 }
 
 /// Writes the expected messages again: `cargo test -p eutectic-rewrites --test errors -- --ignored`. Review the

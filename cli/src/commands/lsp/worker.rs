@@ -266,7 +266,7 @@ impl Finding {
 /// Returns the findings of `rules lint` about the document's own rules, except those that need plans.
 fn lints(loaded: &LoadedDocument) -> Vec<Finding> {
     let mut found = lint(&loaded.all);
-    found.extend(circles(&loaded.all));
+    found.extend(circles(&loaded.all, |rule| loaded.own.contains(&rule.name)));
     found.extend(unknown_backends(&loaded.all));
     let own = found.iter().filter(|lint| loaded.own.contains(&lint.rule));
     own.filter_map(|lint| Some(Finding::of(loaded.all.get(&lint.rule)?, lint))).collect()
