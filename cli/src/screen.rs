@@ -61,7 +61,8 @@ pub fn columns(text: &str) -> usize {
     columns
 }
 
-/// Splits a line into words. A name of a module or a rule may be broken after a dot or a slash.
+/// Splits a line into words. A name of a module or a rule may be broken after a dot or a slash, and a formula after the
+/// parenthesis of a call.
 fn words(line: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let mut start = 0;
@@ -71,7 +72,7 @@ fn words(line: &str) -> Vec<Word<'_>> {
     };
     for (at, c) in line.char_indices() {
         let space = c == ' ';
-        if !(space || matches!(c, '.' | '/') && joint(at)) {
+        if !(space || matches!(c, '.' | '/' | '(') && joint(at)) {
             continue;
         }
         let text = &line[start..if space { at } else { at + 1 }];
@@ -281,6 +282,7 @@ mod tests {
         assert_eq!(fit("one two three", None, 2), "one two three");
         assert_eq!(fit("\x1b[2mone two\x1b[0m", Some(4), 0), "\x1b[2mone\x1b[0m\n\x1b[2mtwo\x1b[0m");
         assert_eq!(fit("encoder.layer.0.attention", Some(12), 0), "encoder.\nlayer.0.\nattention");
+        assert_eq!(fit("reshape(softmax(x))", Some(12), 0), "reshape(\nsoftmax(x))");
         assert_eq!(fit("unbreakable", Some(4), 0), "unbreakable");
         assert_eq!(fit("1.25 MiB", Some(8), 0), "1.25 MiB");
     }

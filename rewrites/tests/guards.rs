@@ -226,5 +226,5 @@ fn guards_that_are_wrong_say_so() {
     }
     assert!(told("(where (not (divide 8 K)))").contains("there is no relation `divide`"));
     assert!(told("(where (not (divides 8 Q)))").contains("from the left side"));
-    assert!(told("(where (divides 8))").contains("`divides` takes 2 arguments, 1 given"));
+    assert!(told("(where (divides 8))").contains("`divides` takes 2 arguments, but 1 are given"));
 }

@@ -187,8 +187,8 @@ mod tests {
             (16, &over, "do not share memory"),
             (8, &over, "at another offset"),
             (16, &[InPlace { read: 0, written: 2 }], "do not share memory"),
-            (18, &[], "its range of memory"),
-            (20, &[], "its range of memory"),
+            (18, &[], "do not fit its memory or are not aligned there"),
+            (20, &[], "do not fit its memory or are not aligned there"),
         ] {
             let problems = program(at, in_place).problems();
             assert!(problems.iter().any(|(_, problem)| problem.contains(what)), "{at}: {problems:?}");

@@ -250,6 +250,8 @@ impl<'a> Layout<'a> {
                     gap.has_comment() || overflows()
                 }
                 (_, Breaks::Every) => true,
+                // An item of several lines keeps its place, so that one that was broken here stays on a line of its own.
+                (_, Breaks::Filled) if self.flat_width(item).is_none() => gap.broken,
                 (_, Breaks::Filled) => gap.has_comment() || overflows(),
             };
             match separate {

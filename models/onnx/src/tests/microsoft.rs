@@ -117,7 +117,7 @@ fn attention_of_groups_names_what_it_refuses() {
     let weights: [(&str, &[i64]); 4] = [("k", &[1, 1, 4]), ("p", &[1, 1, 3, 4]), ("l", &[1]), ("t", &[1])];
     let attention = node("GroupQueryAttention", &inputs, &["y", "keys", "values"], heads());
     let refused = import(&of_node(attention, &[1, 1, 8], &weights)).unwrap_err().to_string();
-    assert!(refused.contains("total_sequence_length is 0; it must be 4"), "{refused}");
+    assert!(refused.contains("total_sequence_length is 0, but must be 4"), "{refused}");
     let smooth = [heads(), vec![int("smooth_softmax", 1)]].concat();
     let attention = node("GroupQueryAttention", &inputs, &["y", "keys", "values"], smooth);
     let refused = import(&of_node(attention, &[1, 1, 8], &weights)).unwrap_err().to_string();
