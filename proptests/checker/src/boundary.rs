@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_and_their_neighbours_are_there_in_every_type() {
+    fn limits_and_their_neighbours_are_listed_for_every_type() {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_int()) {
             let (least, greatest) = dtype.integers();
             let all = integers(dtype, &[]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_finite_and_their_products_are_not() {
+    fn ends_are_finite_and_some_of_their_powers_overflow() {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
             let (all, (least, largest)) = (ends(dtype, false), range(dtype));
             assert!(all.iter().all(|x| x.is_finite()), "{dtype}: {all:?}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_extreme_is_moderate() {
+    fn numbers_that_are_not_extreme_are_moderate() {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
             assert!(floats(dtype, &[1e30, 0.1], false).iter().all(|x| moderate(*x, dtype)), "{dtype}");
             let extreme = floats(dtype, &[], true);

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_significand_is_that_of_the_type_and_exponents_have_any_size() {
+    fn significands_are_rounded_and_exponents_are_unlimited() {
         for dtype in [DType::F16, DType::Bf16, DType::F32] {
             for x in [1.000_123, -3.999_9, 0.1, 1.0 / 3.0, 1.5, 2.0 - 1e-9, 1.000_488_281_25] {
                 let stored = Tensor::from_f64(dtype, &[], [x]).to_f64()[0];

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn contracts_tell_zeros_and_infinities_apart() {
+    fn contracts_distinguish_zeros_and_infinities() {
         let tame = |contract, strict, l, r| judge(contract, strict, (l, false), (r, false));
         assert_eq!(tame(Contract::Exact, true, 0.0, -0.0), Some(false));
         assert_eq!(tame(Contract::Exact, true, f64::NAN, -f64::NAN), Some(true));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rounding_that_numbers_make_is_kept() {
+    fn a_coarse_rounding_by_a_large_constant_is_kept() {
         let judged = |numbers: bool, l: f64, err: f64, r: f64| {
             let pair = Pair { numbers, ..pair(Contract::Reassoc, true) };
             let of = |value: f64, exact: f64, err: f64| Number {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_may_change_which_of_nan_and_infinity_comes_out_and_nothing_else() {
+    fn in_sums_only_nan_and_infinities_may_replace_each_other() {
         let sum = |l, r| judge(Contract::Reassoc, false, (l, false), (r, false));
         assert_eq!(sum(f64::INFINITY, f64::NAN), Some(true));
         assert_eq!(sum(f64::NAN, f64::NEG_INFINITY), Some(true));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn infinities_of_poles_meet_in_an_open_order_where_sums_are() {
+    fn in_sums_infinities_of_poles_may_become_nan() {
         let judged = |pointwise: bool, met: bool, l: f64, r: f64| {
             let pair = Pair { pointwise, ..pair(Contract::Reassoc, true) };
             let bounded = |value| Bounded::new(value, 0.0, DType::F32);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_vanishes_where_rounding_cancels_the_others_does_not_tell() {
+    fn a_tiny_term_may_vanish_if_rounding_cancels_the_others() {
         let number = |value| Number {
             value,
             bounded: Bounded::new(value, 0.0, DType::F32),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn near_the_largest_number_rounding_tells_what_is_finite() {
+    fn near_the_largest_number_rounding_may_cause_overflow() {
         let judged = |contract, l: f64| {
             let pair = Pair { dtype: DType::F16, ..pair(contract, true) };
             let of = |value: f64, exact: f64| Number {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_an_op_may_leave_the_range_and_nothing_else_may() {
+    fn only_intermediate_results_of_an_op_may_leave_the_range() {
         for contract in [Contract::Ulp(4), Contract::Reassoc] {
             let pair = Pair { parts: true, ..pair(contract, true) };
             let of = |value: f64, wild: bool| Number {

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_meets_each_style() {
+    fn each_word_is_combined_with_each_style() {
         of("decompose/glu-second", |rule, rows| {
             let (slot, count) = words(rule)[0];
             assert_eq!(count, 7);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn each_dim_is_empty_beside_nan_and_infinities() {
+    fn each_dim_is_empty_with_nan_and_infinities_in_other_elements() {
         of("fuse/conv-of-conv-transpose", |rule, rows| {
             let dims = rule.scope.variables.iter().enumerate().filter(|(_, (_, kind))| matches!(kind, SlotKind::Dim));
             let dims: Vec<usize> = dims.map(|(slot, _)| slot).collect();

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_not_asked_more_often_than_allowed() {
+    fn fails_is_called_at_most_the_given_number_of_times() {
         let rules = RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
         let probe = rules.probes().find(|p| &*p.rule().name == "simplify/mul-one").expect("a rule has this name");
         let case = cases::corpus(&probe, 1, Some(8)).cases.remove(0);

@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_what_they_are_called() {
+    fn each_part_has_the_expected_number_of_elements() {
         let count = |part: Part| (0..24).filter(|at| part.has(*at, 13, &[2, 3, 4])).count();
         assert_eq!(PARTS.map(count), [1, 4, 6, 24]);
     }
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pair_of_ends_meets_in_the_halves_of_a_tensor() {
+    fn each_pair_of_ends_occurs_in_the_halves_of_a_tensor() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
         let probe = rules.probes().find(|p| &*p.rule().name == "decompose/glu-second").expect("a rule has this name");
         let manner = Manner::of(probe.rule(), Style::Ends, &[]);
@@ -509,7 +509,7 @@ mod tests {
     /// A mask of the least number hides all keys of a row, as for padded text. Rounding to 16 bits must not turn this
     /// number into −∞.
     #[test]
-    fn rows_that_are_masked_throughout_are_numbers_in_16_bits() {
+    fn fully_masked_rows_are_not_nan_in_16_bits() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
         for name in ["f16/attention-bias", "bf16/attention-bias"] {
             let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule has this name");

@@ -259,7 +259,7 @@ mod tests {
 
     /// The program is x·r − m·r with r = 1/√s. For s = 0, the difference may be ∞ − ∞. For s < 0, r itself is NaN.
     #[test]
-    fn nan_of_infinities_that_meet_is_told_from_nan_of_a_domain() {
+    fn nan_made_of_infinities_is_distinguished_from_nan_outside_of_a_domain() {
         let mut g = Graph::new("poles");
         let [x, m, s] = ["x", "m", "s"].map(|name| g.input(name, Type::tensor(DType::F32, &[5])).unwrap());
         let r = g.apply("rsqrt", &[s], &[]).unwrap();

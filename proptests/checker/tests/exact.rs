@@ -37,7 +37,7 @@ fn alone(op: Op, dtype: DType) -> Option<Graph> {
 }
 
 #[test]
-fn every_op_compiles_alone_whatever_rules_may_do_to_rounding() {
+fn every_op_that_compiles_with_rounding_rules_compiles_with_exact_rules() {
     let compiler = |fp| {
         let rules = RuleSet::embedded().unwrap().choose(&Choice { fp, ..Choice::default() }).unwrap();
         let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });

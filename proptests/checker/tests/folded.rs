@@ -37,7 +37,7 @@ fn alike(op: Op, of: (f64, f64), folded: f64, kernel: f64) {
 }
 
 #[test]
-fn folding_gives_what_kernels_give() {
+fn folding_gives_the_results_of_kernels() {
     let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
     let compiler = Compiler::new(cpu).unwrap().with_rules(RuleSet::embedded().unwrap());
     let run = |graph: &Graph, inputs: &[Tensor]| -> Vec<f64> {

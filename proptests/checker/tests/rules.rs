@@ -30,7 +30,7 @@ fn embedded_rules_hold() {
 /// A broken guard must change a shared tensor in all members of a group. Otherwise the checker judges a program that
 /// cannot exist.
 #[test]
-fn members_of_a_group_share_what_is_changed_in_one() {
+fn a_changed_tensor_is_shared_by_all_members_of_a_group() {
     let packs = RuleSet::embedded().unwrap();
     let probes: Vec<Probe> = packs.probes().filter(|p| p.rule().group).collect();
     assert!(!probes.is_empty());
@@ -85,7 +85,7 @@ const SUBTLE: [&str; 5] = [
 ];
 
 #[test]
-fn subtle_mutants_are_found_out() {
+fn subtle_mutants_are_detected() {
     let rules = RuleSet::embedded().unwrap();
     let probes: Vec<Probe> = rules.probes().filter(|p| SUBTLE.contains(&&*p.rule().name)).collect();
     let reports = Checker::new(Options { mutants: true, ..Options::default() }).unwrap().check_all(&probes).unwrap();

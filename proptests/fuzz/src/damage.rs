@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_damaged_stays() {
+    fn undamaged_parts_of_a_file_are_kept() {
         let message = [vec![8, 150, 1], vec![18, 2, b'h', b'i'], vec![29, 0, 0, 128, 63]].concat();
         let mut again = Vec::new();
         split(&message).unwrap().iter().for_each(|field| put(field.key, field.value, &mut again));
