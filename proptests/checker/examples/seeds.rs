@@ -57,7 +57,7 @@ struct Args {
 /// The least share of the mutants that must be detected.
 const KILLED: f64 = 0.999;
 
-/// The unexpected verdicts with their seeds.
+/// Unexpected verdicts or undetected mutants: for each name, the seeds and a description.
 type Found = BTreeMap<String, (Vec<u64>, String)>;
 
 fn main() -> ExitCode {
@@ -138,7 +138,7 @@ fn checked(args: &Args, checkers: &[Checker], probes: &[Probe]) -> Vec<Vec<Repor
             let (seed, rule) = (n / probes.len().max(1), n % probes.len().max(1));
             let (Some(checker), Some(probe)) = (checkers.get(seed), probes.get(rule)) else { break };
             let report = checker.check(probe).expect("the packs make programs computable");
-            reports.lock().expect("no thread panicked").get_mut(seed).expect("a seed").push((rule, report));
+            reports.lock().expect("no thread panicked").get_mut(seed).expect("seed is in range").push((rule, report));
         }
     };
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
@@ -158,9 +158,9 @@ fn note(found: &mut Found, what: &str, seed: u64, text: impl FnOnce() -> String)
 /// Returns the rules, and whether some of them do not load.
 fn rules(args: &Args) -> (RuleSet, bool) {
     if args.rules.as_os_str() == "packs" {
-        return (RuleSet::embedded().expect("they load"), false);
+        return (RuleSet::embedded().expect("the packs load"), false);
     }
-    let (rules, errors) = RuleSet::load_partly(&args.rules, &RuleSet::default()).expect("a directory");
+    let (rules, errors) = RuleSet::load_partly(&args.rules, &RuleSet::default()).expect("the directory is readable");
     for error in &errors {
         match error {
             LoadError::Rules(errors) => errors.0.iter().for_each(|e| println!("does not load: {e}")),

@@ -1,8 +1,8 @@
 //! Builds covering arrays: few rows that contain each pair of levels of two factors.
 //!
-//! Most wrong rules fail with one or two properties of a case: an element type with a kind of numbers, or a kind of
-//! numbers with an empty axis (Kuhn, Wallace, Gallo: Software fault interactions and implications for software testing,
-//! 2004). Random cases would miss some of these pairs, depending on the seed.
+//! Most wrong rules fail with one property of a case, or with a pair. Examples are an element type with a kind of
+//! numbers, and a kind of numbers with an empty axis (Kuhn, Wallace, Gallo: Software fault interactions and
+//! implications for software testing, 2004). Random cases would miss some of these pairs, depending on the seed.
 
 /// Returns rows for factors with these numbers of levels. Each pair of levels of two factors is in some row. The
 /// construction is the greedy one of AETG (Cohen, Dalal, Fredman, Patton, 1997), without its random choices.

@@ -1,5 +1,5 @@
-//! Compiles both sides of a case for a backend without further rules, runs them, and judges the results by the
-//! propagated error bounds.
+//! Compiles both sides of a case for a backend, with only the rules that make them computable. Runs them, and judges
+//! the results by the propagated error bounds.
 
 use eutectic::{Compiler, Error, Graph, RuleSet, Strategy};
 
@@ -13,16 +13,16 @@ use crate::{
 
 /// The outcome of a case on a backend.
 pub enum Outcome {
-    /// All results are right; the number of compilations.
+    /// All results are right. Holds the number of compilations.
     Right(usize),
-    /// The backend does not support the program; its error.
+    /// The backend does not support the program. Holds the first problem.
     Refused(String),
     /// The backend computes a wrong result.
     Wrong(Box<Failure>),
 }
 
-/// Compiles each side, op by op and fused, runs it and compares the results. Values for which the left side is
-/// undefined are skipped, such as a gather from a table without rows.
+/// Compiles each side once op by op and once fused, runs it, and compares the results with the interpreter's. Values
+/// for which the left side is undefined are skipped, such as a gather from a table without rows.
 pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
     let mut right = 0;
     if evaluated(&case.sides.written, &case.values).is_err() {

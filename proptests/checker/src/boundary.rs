@@ -1,5 +1,5 @@
-//! Lists the numbers at which the arithmetic of an element type changes: limits, powers of two and their neighbours,
-//! halves.
+//! Lists the numbers at which the arithmetic of an element type changes: limits, halves, and powers of two with their
+//! neighbours.
 
 use eutectic::{DType, Tensor};
 
@@ -22,7 +22,7 @@ pub fn integers(dtype: DType, literals: &[f64]) -> Vec<i64> {
 }
 
 /// Returns the numbers of a floating type at which results change, the most informative ones first. Without `extreme`,
-/// the list has no NaN, no infinities, no subnormal numbers and no numbers beyond [`moderate`].
+/// the list has no NaN, no infinities, no subnormal numbers, no −0, and only [`moderate`] numbers.
 pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
     let eps = 2.0 * dtype.unit_roundoff();
     let mut all = vec![0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -1.5, 3.0, -3.0];
@@ -35,30 +35,31 @@ pub fn floats(dtype: DType, literals: &[f64], extreme: bool) -> Vec<f64> {
         all.extend([*x, x + 1.0, x - 1.0, -x, x * (1.0 + eps), x * (1.0 - eps), x * 2.0, x / 2.0, x + 0.5]);
     }
     all.extend([0.25, 3.5, -2.5, 4.0, 7.0, 10.0, -10.0, 100.0, 1.0 + eps, 1.0 - eps / 2.0, 0.5 - eps / 4.0]);
-    // The limits up to which this type represents every integer and every multiple of ½. The same limits of each
-    // narrower type to which it may be cast.
+    // A type with this number of significant bits represents every integer up to the power, and every multiple of ½ up
+    // to half of it. The type is this one, or one to which a cast converts.
     for bits in [8, 11, 24, 31, 32, 53, 63] {
         let power = 2_f64.powi(bits);
         all.extend([power, power + 1.0, power - 1.0, -power, power / 2.0 + 0.5, power / 2.0 - 0.5]);
-        // The midpoint between two numbers of the narrower type, and a number on either side of it.
+        // The midpoint between 1 and the next number of that type, and the midpoint's neighbours: a cast to that type
+        // rounds them differently.
         let middle = 1.0 + 1.0 / power;
         all.extend([middle, middle * (1.0 + eps), middle * (1.0 - eps / 2.0)]);
     }
     let stored = Tensor::from_f64(dtype, &[all.len()], all).to_f64();
-    // Only contracts that keep every bit distinguish −0 from 0.
+    // Without `extreme`, −0 is left out: `reassoc` and `fast` do not distinguish −0 from 0.
     let fits = |x: &f64| extreme || moderate(*x, dtype) && !(*x == 0.0 && x.is_sign_negative());
     distinct(stored.into_iter().filter(fits), |x| if x.is_nan() { u64::MAX } else { x.to_bits() })
 }
 
-/// Returns the numbers at which the range of a type ends, the most informative ones first. They include the largest,
-/// the least and subnormal numbers. They also include numbers whose reciprocals, squares, cubes or fourth powers leave
-/// the range. With `moderate`, they are the ends of the range that the contracts of rules with products cover.
+/// Returns the numbers at which the range of a type ends, the most informative ones first. The list has the largest,
+/// the least and subnormal numbers. It also has numbers whose reciprocals, squares, cubes or fourth powers leave the
+/// range. With `moderate`, the list has the ends of the range that the contracts of rules with products cover.
 pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     let (least, largest) = range(dtype);
     let eps = 2.0 * dtype.unit_roundoff();
     // An exponent b for which eᵇ is subnormal and e⁻ᵇ is infinite.
     let subnormal = ((least * eps).ln() + least.ln()) / 2.0;
-    // An exponent b for which b·eᵇ is a few times the least subnormal number.
+    // An exponent b for which the magnitude of b·eᵇ is a few times the least subnormal number.
     let vanishing = (4.0 * least * eps).ln() - (-(least * eps).ln()).ln();
     if moderate {
         let most = 2_f64.powi(moderate_exponent(dtype));
@@ -84,7 +85,7 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
         let (high, low) = (largest.powf(1.0 / root) * 1.25, least.powf(1.0 / root) / 1.25);
         all.extend([high, low, -high, -low]);
     }
-    // An exponent b for which eᵇ is subnormal and b·eᵇ is normal.
+    // The second exponent b is one for which eᵇ is subnormal and b·eᵇ is normal.
     all.extend([-subnormal, least.ln() - (-least.ln()).ln()]);
     all.extend([
         -1.0,
@@ -100,18 +101,20 @@ pub fn ends(dtype: DType, moderate: bool) -> Vec<f64> {
     distinct(stored.into_iter(), |x| x.to_bits())
 }
 
-/// Returns the largest constants that a contract covers. Adding one to an ordinary number rounds the number coarsely.
+/// Returns the largest moderate numbers of either sign. If such a constant is added to an ordinary number, the sum is
+/// rounded coarsely.
 pub fn coarse(dtype: DType) -> [f64; 2] {
     let most = 2_f64.powi(moderate_exponent(dtype));
     [most, -most]
 }
 
-/// Returns the least normal and the largest number, those of `f32` for integers.
+/// Returns the least positive normal and the largest number of a floating type; those of `f32` for other types.
 pub fn range(dtype: DType) -> (f64, f64) {
     if dtype.is_float() { dtype.normal_range() } else { DType::F32.normal_range() }
 }
 
-/// Returns the exponent up to which numbers are moderate: about a third of the type's range.
+/// Returns the largest binary exponent of moderate numbers: about a third of the type's largest exponent, and at most
+/// 40.
 pub fn moderate_exponent(dtype: DType) -> i32 {
     dtype.float().map_or(40, |format| ((1 - format.least_exponent()) / 3).min(40))
 }
@@ -132,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_and_their_neighbours_are_there_in_every_type() {
+    fn limits_and_their_neighbours_are_listed_for_every_type() {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_int()) {
             let (least, greatest) = dtype.integers();
             let all = integers(dtype, &[]);
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_finite_and_their_products_are_not() {
+    fn ends_are_finite_and_some_of_their_powers_overflow() {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
             let (all, (least, largest)) = (ends(dtype, false), range(dtype));
             assert!(all.iter().all(|x| x.is_finite()), "{dtype}: {all:?}");
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_extreme_is_moderate() {
+    fn numbers_that_are_not_extreme_are_moderate() {
         for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
             assert!(floats(dtype, &[1e30, 0.1], false).iter().all(|x| moderate(*x, dtype)), "{dtype}");
             let extreme = floats(dtype, &[], true);

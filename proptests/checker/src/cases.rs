@@ -26,16 +26,16 @@ pub struct Case {
     pub sides: Sides,
     /// The kind of numbers in the tensors.
     pub style: Style,
-    /// The tensors.
+    /// The values of the tensors.
     pub values: Values,
 }
 
-/// All cases of a rule, and the findings on the way to them.
+/// All cases of a rule, and the problems that were found while drawing them.
 #[derive(Default)]
 pub struct Corpus {
     /// The cases.
     pub cases: Vec<Case>,
-    /// Instances of its left side that the rule does not match.
+    /// Instances of the rule's left side that the rule does not match.
     pub unmatched: Vec<Instance>,
     /// Whether an instance was left out because computing it would take too long.
     pub too_large: bool,
@@ -59,7 +59,7 @@ impl Corpus {
     }
 }
 
-/// The maximal number of draws for a case: drawing is repeated until the relations hold.
+/// The maximal number of draws for an instance. Drawing is repeated until the rule's relations hold.
 const DRAWS: usize = 400;
 /// The number of instances that are drawn for their types alone.
 const TYPED: usize = 80;
@@ -67,11 +67,12 @@ const TYPED: usize = 80;
 const LARGEST_TYPED: usize = 1 << 24;
 /// The maximal size of an instance, in elements of all tensors. The interpreter computes it element by element.
 const LARGEST: usize = 2500;
-/// The maximal size of an instance that is judged on several values.
+/// The maximal size of an instance with the full number of [`variants`], in elements of all tensors.
 const SMALL: usize = 600;
 /// The maximal size of an instance with one large dim.
 const LARGEST_LONG: usize = 20_000;
-/// The maximal work of a side, in operations and elements: a convolution has many operations per element.
+/// The maximal work of a side, in operations plus elements. The size alone is no bound: a convolution has many
+/// operations per element.
 const WORK: f64 = 1e6;
 
 /// Returns the generator for a case. It depends on the seed, the rule and the case only, so that a rule can be replayed
@@ -86,7 +87,8 @@ pub fn random(seed: u64, rule: &str, case: usize) -> fastrand::Rng {
 /// too much if it has that extent.
 const ONE_DRAWS: usize = 60;
 
-/// Draws an instance and its sides. Records instances that do not match, are too large or are ill-typed in the corpus.
+/// Draws an instance and its sides. Records in the corpus whether an instance does not match, is too large, or has
+/// sides of different types.
 fn instance(
     probe: &Probe,
     palette: &Palette,
@@ -147,7 +149,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
         if palette.one.is_none_or(|(_, extent)| extent == 0) {
             found = found.or_else(|| find(&related, &row.bound));
         }
-        // Not every op takes every element type.
+        // An op of the row may not take the row's element types. Then any types are drawn.
         if !palette.ops.is_empty() {
             found = found.or_else(|| find(&palette, &any));
         }
@@ -156,7 +158,7 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
         }
         let Some((instance, sides)) = found else { continue };
         let manner = Manner::of(rule, row.style, &literals);
-        // An instance is judged on several values if its style varies the positions of special values.
+        // A style that varies the positions of special values makes several cases of an instance.
         for _ in 0..variants(row.style, instance.size(), instance.members[0].types.len()) {
             let (style, values) = special::values(&sides, manner, &mut turns, &mut random);
             corpus.cases.push(Case { instance: instance.clone(), sides: sides.clone(), style, values });
@@ -165,10 +167,12 @@ pub fn corpus(probe: &Probe, seed: u64, cases: Option<usize>) -> Corpus {
     corpus
 }
 
-/// The maximal number of tensors for which every way of [`values::opposed`] is tried.
+/// The maximal number of tensors for which `Style::Ends` goes through the patterns of [`values::opposed`]. Only every
+/// second variant takes a pattern, so there are twice as many variants.
 const FEW: usize = 5;
 
-/// Returns the number of values on which an instance with this number of tensors is judged.
+/// Returns the number of variants of an instance: cases with the same types and other values. Large instances have
+/// fewer, because the interpreter is slow.
 fn variants(style: Style, size: usize, tensors: usize) -> usize {
     match style {
         Style::Ends if tensors <= FEW => 2 * values::oppositions(tensors),
@@ -199,7 +203,7 @@ fn ill_typed(probe: &Probe, seed: u64) -> Option<(Instance, String)> {
 }
 
 impl Case {
-    /// Returns a node of the right side of a legalization rule that no kernel supports.
+    /// Returns a node of the right side that is not in legal form, if the rule is a legalization rule.
     pub fn illegal(&self, rule: &Rule) -> Option<String> {
         let right = &self.sides.right;
         let illegal = |node: &&Node| {
@@ -230,7 +234,7 @@ mod tests {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/wrong");
         let rules = RuleSet::load(&folder).unwrap_or_else(|e| panic!("{e}"));
         let named = |p: &Probe| &*p.rule().name == "wrong/gathers-gather-ids-as-i8";
-        let probe = rules.probes().find(named).expect("a rule of this name");
+        let probe = rules.probes().find(named).expect("a rule has this name");
         for seed in 1..4 {
             let all = corpus(&probe, seed, None).cases;
             let most = |case: &Case| {

@@ -21,9 +21,9 @@ use crate::{
 pub struct Evaluated {
     /// The outputs.
     pub results: Vec<Tensor>,
-    /// For each output, the elements that depend on an intermediate result that left the range of its type.
+    /// For each output, the elements that depend on an intermediate result out of the range of its type.
     pub wild: Vec<Wild>,
-    /// Whether an intermediate result is NaN somewhere.
+    /// Whether the result of an op contains NaN.
     pub nan: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Evaluated {
 /// If an index read from a tensor is out of range.
 ///
 /// # Panics
-/// If `values` lacks an input of the graph: both come from one instance of a rule.
+/// If `values` lacks an input of the graph. The graph and the values of one instance always fit.
 pub fn evaluated(graph: &Graph, values: &Values) -> Result<Evaluated, InterpError> {
     let graph = &*expanded(graph);
     let mut nan = false;
@@ -100,7 +100,7 @@ pub fn unlimited(graph: &Graph, values: &Values) -> Result<Vec<Vec<f64>>, Interp
     Ok(graph.outputs().iter().map(|(_, id)| reals(&results[id.0 as usize][0])).collect())
 }
 
-/// Expands declared ops: a declared op is defined by its ops, and each of their results is rounded.
+/// Replaces each declared op by the ops of its definition, because each of their results is rounded.
 fn expanded(graph: &Graph) -> Cow<'_, Graph> {
     graph.expanded().expect("the graph was checked when it was built, and instances are small")
 }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_significand_is_that_of_the_type_and_exponents_have_any_size() {
+    fn significands_are_rounded_and_exponents_are_unlimited() {
         for dtype in [DType::F16, DType::Bf16, DType::F32] {
             for x in [1.000_123, -3.999_9, 0.1, 1.0 / 3.0, 1.5, 2.0 - 1e-9, 1.000_488_281_25] {
                 let stored = Tensor::from_f64(dtype, &[], [x]).to_f64()[0];

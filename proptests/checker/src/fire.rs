@@ -13,10 +13,11 @@ use crate::{
     values::{Manner, Style},
 };
 
-/// The maximal number of operand orders to try, for a left side with many commutative ops.
+/// The maximal number of operand orders that are tried. Left sides with many commutative ops have more orders.
 const WAYS: u64 = 8;
 
-/// Returns the rules that bring a graph into legal form and make it computable, except the rule that is checked.
+/// Returns the embedded rules that bring a graph into legal form and make it computable, without the rule named `but`.
+/// This is the rule that is checked.
 ///
 /// # Errors
 /// If an embedded pack lacks one of these rules: a defect of this build.
@@ -32,15 +33,15 @@ pub fn base(embedded: &RuleSet, but: &str) -> Result<RuleSet, eutectic_rewrites:
     embedded.choose(&Choice { only: only.map(String::from).to_vec(), without, fp: Fp::Fast, ..Choice::default() })
 }
 
-/// Matches a case's left side in every order of commutative operands, and checks that the engine applies the rule to
-/// it.
+/// Matches a case's left side in up to [`WAYS`] orders of commutative operands, and checks that the engine applies the
+/// rule to it. Returns the number of matches.
 pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Failure>> {
     let rule = probe.rule();
     let failure = |what: String| Box::new(Failure::of(Check::Fires, what, case, None));
     let ways = 1_u64 << case.instance.commutable(rule).min(6);
     let mut fired = 0;
-    // Try all orders if there are few. Otherwise, try the orders that swap the operands of one op, and the order that
-    // swaps all.
+    // Try all orders if there are few. Otherwise, try the written order, the orders that swap the operands of one op,
+    // and the order that swaps all.
     let some: Vec<u64> = match ways <= WAYS {
         true => (0..ways).collect(),
         false => (0..WAYS - 1).map(|n| (1 << n) & (ways - 1)).chain([ways - 1]).collect(),
@@ -70,7 +71,7 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
     Ok(fired)
 }
 
-/// Replaces each number of the left side by its neighbours, which the rule must not match. Returns the number of
+/// Checks that the rule does not match its left side after a number was replaced by a neighbour. Returns the number of
 /// replacements.
 pub fn literals_kept(probe: &Probe, case: &Case) -> Result<usize, Box<Failure>> {
     let (mistaken, tried) = neighbours::mistaken(probe, &case.instance);
@@ -83,7 +84,8 @@ pub fn literals_kept(probe: &Probe, case: &Case) -> Result<usize, Box<Failure>> 
     }
 }
 
-/// Breaks a guard. The rule must then not match, or match in another way and be right.
+/// Breaks a guard. The rule must then not match, or match in another way and be right. Returns whether a guard was
+/// broken.
 pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result<bool, Box<Failure>> {
     let Some(broken) = broken(probe, &case.instance, random) else { return Ok(false) };
     let failure = |what: String| Box::new(Failure::of(Check::Guard, what, case, None));

@@ -34,8 +34,8 @@ fn exceeded(sides: &Sides, values: &Values) -> Option<usize> {
     }
 }
 
-/// Finds the tensors that are ids of the left side, and the extents that they index. Without these extents, ids would
-/// be small integers, which name only the first few elements.
+/// Returns the tensors that hold ids, with the extent that each indexes. Without these extents, ids would be small
+/// integers, and select only the first few elements.
 fn ids(sides: &Sides, values: &Values) -> BTreeMap<String, usize> {
     let is_int = |tensor: &Tensor| tensor.dtype().is_int() && tensor.count() > 0;
     let full = |tensor: &Tensor, n: i64| Tensor::from_i64(tensor.dtype(), tensor.dims(), vec![n; tensor.count()]);

@@ -28,8 +28,8 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Draws values for all variables that are not bound. Returns `None` if the drawn values contradict each other;
-    /// then draw again.
+    /// Draws values for all variables that are not bound. Returns `None` if the drawn values contradict each other. The
+    /// caller then draws again.
     pub fn draw(rule: &Rule, choices: &mut dyn Choices, bound: Bindings) -> Option<Instance> {
         let mut members = vec![draw(rule, choices, bound)?];
         for _ in 1..if rule.group { MEMBERS } else { 1 } {
@@ -70,7 +70,8 @@ impl Instance {
         seen.len()
     }
 
-    /// Returns the name and the value of every variable that is no tensor, member by member.
+    /// Returns the name and the value of every variable that is not a tensor, member by member. Equal values are listed
+    /// once.
     pub fn values(&self) -> Vec<(String, String)> {
         let mut values: Vec<(String, String)> = Vec::new();
         for member in &self.members {
@@ -106,8 +107,8 @@ impl Instance {
     }
 }
 
-/// Returns the bindings in which the members of a group agree: attributes, and the types of tensors that the right side
-/// does not splat.
+/// Returns the bindings that all members of a group share: attributes, ops, element types, and the types of tensors
+/// that the right side does not splat.
 fn agreed(rule: &Rule, first: &Sample) -> Option<Bindings> {
     let mut bindings = Bindings::default();
     for (slot, (_, kind)) in rule.scope.variables.iter().enumerate() {
@@ -124,8 +125,8 @@ fn agreed(rule: &Rule, first: &Sample) -> Option<Bindings> {
     Some(bindings)
 }
 
-/// Returns a term with the operands of its commutative ops swapped as the bits of `swaps` say. Equal subterms share one
-/// bit.
+/// Returns a term with the operands of its commutative ops swapped according to the bits of `swaps`. Equal subterms
+/// share one bit.
 fn commuted(term: &Term, bindings: &Bindings, swaps: u64, seen: &mut Vec<Term>) -> Term {
     let Term::Call(call) = term else { return term.clone() };
     let mut swapped = call.clone();

@@ -20,15 +20,15 @@ use crate::{
 /// An element in which the sides differ by more than the contract allows.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// The output.
+    /// The index of the output.
     pub root: usize,
     /// The element's position in the output.
     pub at: Vec<usize>,
-    /// The value of the left side there.
+    /// The left side's value of the element, or the expected value if a backend is judged.
     pub left: Element,
-    /// The value of the right side there.
+    /// The right side's value of the element, or the backend's value.
     pub right: Element,
-    /// The allowed difference.
+    /// A description of the allowed difference.
     pub allowed: String,
 }
 
@@ -51,8 +51,8 @@ pub struct Verdict {
 
 impl Verdict {
     /// Returns whether the rule is refuted. A `fast` rule may differ on inputs that its comment excludes, but no
-    /// program can read the comment. Such a rule is refuted if most elements of most cases differ, or most of all
-    /// elements. The second condition gives large cases more weight.
+    /// program can read the comment. Such a rule is refuted if most judged elements of most cases differ. It is also
+    /// refuted if most judged elements of all cases together differ, so that large cases weigh more.
     pub fn refutes(&self, contract: Contract) -> bool {
         match contract {
             Contract::Fast => 2 * self.refuting > self.cases || 2 * self.different > self.judged,
@@ -91,7 +91,7 @@ impl Side {
 /// Compares the sides of an instance on given values and numbers. Nothing is judged if the left side is undefined.
 ///
 /// # Errors
-/// If an index read from a tensor is out of range.
+/// If the right side reads an index that is out of range.
 pub fn judge(
     sides: &Sides,
     contract: Contract,
@@ -141,9 +141,9 @@ fn conditions(
     numbers: &[f64],
 ) -> impl Fn(DType) -> Pair + use<> {
     let finite = values.values().all(|t| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite()));
-    // −∞ in a mask is kept as strictly as finite numbers are.
+    // Values with −∞ in a mask are judged as strictly as finite values.
     let finite = finite || style == Style::Masked;
-    // Contracts promise a finite result only if all constants are moderate.
+    // Contracts promise a finite result only if all numbers of the program are moderate.
     let types = || values.values().map(Tensor::dtype).filter(|dtype| dtype.is_float());
     let ranged = numbers.iter().all(|x| types().all(|dtype| moderate(*x, dtype)));
     let pointwise = is_pointwise(&sides.written) && is_pointwise(&sides.right);
@@ -169,8 +169,7 @@ fn conditions(
     }
 }
 
-/// The elements of an output as numbers, of the left side and of the right side. `integers` is empty for floating
-/// types.
+/// The elements of one output on the left side and on the right side. `integers` is empty for floating types.
 struct RootNumbers {
     reals: [Vec<f64>; 2],
     integers: [Vec<i64>; 2],
@@ -194,7 +193,7 @@ struct EvaluatedSides<'a> {
 }
 
 impl EvaluatedSides<'_> {
-    /// Judges one element of an output; `None` if the contract promises nothing for it.
+    /// Judges one element of an output. Returns `None` if the contract promises nothing for the element.
     fn element(&mut self, pair: &Pair, numbers: &RootNumbers, root: usize, at: usize) -> Option<Result<(), Wrong>> {
         let [fl, fr] = numbers.reals.each_ref().map(|reals| reals[at]);
         let (wl, wr) = (&self.left.wild[root], &self.right.wild[root]);
@@ -206,7 +205,8 @@ impl EvaluatedSides<'_> {
                 };
                 let (left, right) = (number(fl, bl[at], wl), number(fr, br[at], wr));
                 match pair.floats(left, right) {
-                    // If rounding causes the difference, and not the range, the error bounds alone decide.
+                    // The result with exponents of any size shows whether the range or only rounding causes the
+                    // difference. After rounding alone, the error bounds decide.
                     Some(Err(_)) if pair.asks_for_range(left, right) => {
                         let roots = self.unlimited.get_or_insert_with(|| unlimited(self.right_side, self.values));
                         let value = roots.as_ref().ok().and_then(|roots| roots.get(root)?.get(at).copied());
@@ -253,8 +253,7 @@ fn has_parts(node: &Node) -> bool {
     class.leaves_order_open() && (!matches!(class, Class::Composite) || short())
 }
 
-/// Returns whether each element of the results depends on the operands' elements at the same position only, so that no
-/// sum has an order.
+/// Returns whether a graph has only pointwise ops, views and updates, so that no reduction combines infinities.
 fn is_pointwise(graph: &Graph) -> bool {
     let class = |class| {
         matches!(class, Class::Leaf(_) | Class::Pointwise | Class::View(_) | Class::Update(..) | Class::Project)

@@ -1,9 +1,15 @@
 //! The checker of rules: tests each rule on instances generated from its own `forall`, without tests written by hand.
 //!
-//! For each rule it checks four properties. The sides have one type. They have equal values by the rule's contract, in
-//! the reference interpreter. The rule fires on its own left side, in every order of commutative operands, and does not
-//! fire if a guard is broken. A backend computes both sides. Failures are shrunk and shown with the command that
-//! repeats them. Mutants measure the quality of the cases.
+//! It makes these checks for each rule ([`Check`]):
+//!
+//! - Both sides have one type.
+//! - Both sides have equal values by the rule's contract, in the reference interpreter.
+//! - The rule fires on its own left side, in the tried orders of commutative operands.
+//! - The rule does not fire, or is right, if a guard is broken.
+//! - The engine does not apply a rule that may change bits if a discontinuous op reads the result.
+//! - A backend computes both sides.
+//!
+//! Failures are shrunk, and shown with the command that repeats them. Mutants measure the quality of the cases.
 
 mod array;
 mod backend;
@@ -55,7 +61,8 @@ pub struct Options {
     pub cases: Option<usize>,
     /// The seed of the cases. The same seed gives the same cases, independently of the other rules that are checked.
     pub seed: u64,
-    /// The compilers whose backends run both sides. Their rules are replaced.
+    /// The compilers whose backends run both sides. The checker replaces their rules by those that make a program
+    /// computable.
     pub backends: Vec<Compiler>,
     /// The number of instances that run on each backend.
     pub backend_cases: usize,
@@ -73,7 +80,7 @@ impl Default for Options {
 
 /// The number of cases on which the engine itself must apply the rule.
 const ENGINE_CASES: usize = 2;
-/// The maximal number of smaller cases that are run on a backend: each takes some compilations.
+/// The maximal number of smaller cases that are run on a backend. Each case takes several compilations.
 const BACKEND_SHRINKS: usize = 40;
 
 /// Checks rules.
@@ -183,7 +190,7 @@ impl Checker {
                 return report.failures.push(Failure::of(Check::Types, what, case, None));
             }
             match case.judge(contract) {
-                // The cases of a `fast` rule are judged together.
+                // The cases of a `fast` rule are judged together, because such a rule may differ in some of them.
                 Ok(verdict) if contract == Contract::Fast => all = all.and(verdict),
                 Ok(verdict) if !verdict.refutes(contract) => all = all.and(verdict),
                 _ => return report.failures.push(self.refutation(probe, case)),
@@ -199,7 +206,8 @@ impl Checker {
             let worst = corpus.cases.iter().find(|c| c.judge(contract).is_ok_and(|v| v.refutes(contract)));
             return report.failures.extend(worst.map(|case| self.refutation(probe, case)));
         }
-        // A program that legalization does not match is legal already.
+        // Misses of two kinds are expected: a 16-bit type may round a number of the left side, and a legalization rule
+        // does not match a program that is legal already.
         let wide = |i: &&Instance| i.dtypes().all(|d| d.register() == d);
         let missed: Vec<&Instance> = corpus.unmatched.iter().filter(wide).collect();
         if missed.len() > corpus.cases.len() / 4 && probe.rule().phase != Phase::Legalize {
@@ -229,8 +237,8 @@ impl Checker {
     }
 
     fn firing(&self, probe: &Probe, corpus: &Corpus, base: &RuleSet, clock: &Clock<'_>, report: &mut Report) {
-        // A 16-bit type may round a number of the left side, so that the rule does not match. Rules about 16-bit types
-        // take this into account.
+        // A 16-bit type may round a number of the left side, so that the rule does not match. So the engine is tested
+        // on other types, unless the rule is about 16-bit types only.
         let short = |c: &Case| c.instance.dtypes().any(|d| d.register() != d);
         let all_short = corpus.cases.iter().all(short);
         for case in corpus.cases.iter().filter(|c| all_short || !short(c)).take(ENGINE_CASES) {
@@ -244,7 +252,8 @@ impl Checker {
         }
         let mut seen: Vec<Vec<DType>> = Vec::new();
         for case in &corpus.cases {
-            // The numbers that a literal matches depend on the element types only.
+            // The numbers that match a literal depend on the element types only, so one case for each combination of
+            // types is enough.
             let dtypes: Vec<DType> = case.instance.dtypes().collect();
             if seen.contains(&dtypes) {
                 continue;

@@ -1,4 +1,4 @@
-//! Finds the numbers in a rule's text. If a law fails at one number, the text often contains it.
+//! Finds the numbers in a rule's text. If a law fails at a single number, the text often contains this number.
 
 use eutectic_ir::{Attr, lang::typing::DimPattern};
 use eutectic_rewrites::{
@@ -6,7 +6,7 @@ use eutectic_rewrites::{
     rule::{AttrTerm, Rule, Term},
 };
 
-/// Returns every number of either side, without repetitions, ascending.
+/// Returns the finite numbers of both sides, in ascending order and without repetitions.
 pub fn literals(rule: &Rule) -> Vec<f64> {
     let mut found = Vec::new();
     let sides =

@@ -1,4 +1,4 @@
-//! Measures the quality of a rule's cases: they must detect mutants, rules whose right side was made wrong on purpose.
+//! Measures the quality of a rule's cases. The cases must detect mutants: rules whose right side is wrong on purpose.
 
 use eutectic_rewrites::{Contract, Probe, Unmatched};
 

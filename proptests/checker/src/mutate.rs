@@ -1,4 +1,5 @@
-//! Makes mutants: rules whose right side was made wrong on purpose, to test whether a checker detects them.
+//! Makes mutants: rules whose right side is wrong on purpose, to test whether the checker detects them. Also breaks
+//! guards.
 
 use eutectic_ir::{
     Attr, Class, DType, Op, Type,
@@ -19,18 +20,18 @@ use crate::instance::Instance;
 /// A rule with another right side.
 #[derive(Clone, Debug)]
 pub struct Mutant {
-    /// The change, and the op of the right side at which it was made.
+    /// A description of the change, with the op of the right side that was changed.
     pub what: String,
-    /// The rule.
+    /// The changed rule.
     pub probe: Probe,
 }
 
 /// An instance that violates a guard of the rule.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// The violated guard.
+    /// A description of the violation.
     pub what: String,
-    /// Whether the rule must not match at all. Otherwise it may match in another way, and must be right then.
+    /// Whether the rule must not match at all. Otherwise the rule may match in another way, and must then be right.
     pub never: bool,
     /// The sides, if the rule matches in spite of the violated guard.
     pub sides: Result<Sides, Unmatched>,
@@ -92,7 +93,7 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
                 (format!("axis {axis} of {} is one longer", variable.name), false)
             }
         };
-        // A tensor that members of a group share has one type in all of them.
+        // All members of a group must see the same type of a tensor that they share.
         if !own {
             let ty = members[0].types[at].clone();
             members.iter_mut().for_each(|member| member.types[at] = ty.clone());
@@ -117,8 +118,8 @@ pub fn broken(probe: &Probe, instance: &Instance, random: &mut fastrand::Rng) ->
     Some(Broken { what, never, sides: probe.sides(&changed, &members) })
 }
 
-/// Returns the bindings with one attribute variable of the left side bound to another value, and whether that is a word
-/// that the rule excludes.
+/// Returns the bindings with one attribute variable of the left side bound to another value, with a description. The
+/// flag says whether the value is a word that the rule excludes.
 fn other_attribute(rule: &Rule, bindings: &Bindings, random: &mut fastrand::Rng) -> Option<(String, Bindings, bool)> {
     let mut places: Vec<(usize, OpTerm, usize)> = Vec::new();
     for root in &rule.roots {
@@ -153,8 +154,8 @@ fn other_attribute(rule: &Rule, bindings: &Bindings, random: &mut fastrand::Rng)
     Some((format!("{} is {other}", rule.scope.name(slot)), changed, never))
 }
 
-/// Returns all mutants in which one literal of the left side changes, at each occurrence of the same term. Each has a
-/// flag, which is set if the rule must not match then.
+/// Returns all left sides in which one literal is changed, at each occurrence of the same term. Each has a description,
+/// and a flag for whether the rule must not match.
 fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
     let mut changes: Vec<(String, Term, Term, bool)> = Vec::new();
     for root in &rule.roots {
@@ -173,7 +174,7 @@ fn literals(rule: &Rule) -> Vec<(String, Vec<Term>, bool)> {
             }
             Term::Number { id, expr } if expr.literal().is_some_and(f64::is_finite) => {
                 let Some(x) = expr.literal() else { return };
-                // The other number differs so much that every element type distinguishes them.
+                // Every element type must distinguish the other number from this one.
                 let y = if x == 1.0 {
                     0.0
                 } else if x.abs() < 16.0 {
@@ -205,7 +206,7 @@ pub(crate) fn replaced(term: &Term, from: &Term, to: &Term) -> Term {
     }
 }
 
-/// Returns every term with one change.
+/// Returns all variants of a term with one change, each with its description.
 fn mutations(rule: &Rule, term: &Term) -> Vec<(String, Term)> {
     let mut found = Vec::new();
     match term {
@@ -302,7 +303,7 @@ fn whole_call(rule: &Rule, call: &AppliedOp, found: &mut Vec<(String, Term)>) {
     }
 }
 
-/// Returns other values of an attribute.
+/// Returns other values of an attribute, each with its description.
 fn attribute_values(rule: &Rule, op: OpTerm, at: usize, term: Option<&AttrTerm>) -> Vec<(String, AttrTerm)> {
     let def = &op.attrs()[at];
     let value = |attr: Attr| (attr.to_string(), AttrTerm::Value(attr));

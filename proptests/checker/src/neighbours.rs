@@ -10,18 +10,17 @@ use eutectic_rewrites::{
 
 use crate::{instance::Instance, mutate::replaced};
 
-/// A rule that rounds matches numbers of `f32` and `f64` within this tolerance, in eps. 16-bit types have no tolerance
-/// of their own, because their numbers hold values that were computed in `f32` or `f64`.
+/// The tolerance within which a rule that rounds matches a number, in eps of the element type. For 16-bit types, it is
+/// in eps of `f32`, because models compute their constants in `f32` or `f64`.
 const NEAR: f64 = 4.0;
 
-/// The description of a replacement, and the sides if the rule matches nonetheless.
+/// A replacement that the rule matches by mistake: its description, and the sides.
 pub type Neighbour = (String, Sides);
 
 /// Returns the neighbours of the left side's numbers that the rule matches by mistake, and the number of neighbours
 /// tried.
 ///
-/// An `exact` rule, or one that counts ulps, matches the exact number only. A rule that rounds matches within 4 eps of
-/// `f32`.
+/// An `exact` or `ulp` rule must match the exact number only. A rule that rounds may match within [`NEAR`] eps.
 pub fn mistaken(probe: &Probe, instance: &Instance) -> (Vec<Neighbour>, usize) {
     let rule = probe.rule();
     let Ok(own) = instance.sides(probe, 0) else { return (Vec::new(), 0) };
@@ -34,7 +33,7 @@ pub fn mistaken(probe: &Probe, instance: &Instance) -> (Vec<Neighbour>, usize) {
         }
         tried += 1;
         match probe.sides(&changed, &instance.members) {
-            // The element type rounds both numbers to one, so nothing changed.
+            // The element type rounds both numbers to the same value, so nothing changed.
             Ok(sides) if matches!(from, Term::Number { .. }) && constants(&sides.written) == own => {}
             Ok(sides) => found.push((what, sides)),
             Err(Unmatched::NoMatch | Unmatched::NoRight | Unmatched::IllTyped(_) | Unmatched::Types(_)) => {}
@@ -56,7 +55,7 @@ fn constants(graph: &Graph) -> Vec<Vec<u64>> {
 /// Returns terms of the left side with their replacements, each with a description for people.
 fn replacements(rule: &Rule, instance: &Instance) -> Vec<(Term, Term, String)> {
     let floats = || instance.dtypes().filter(|dtype| dtype.is_float());
-    // The coarsest type: numbers that it distinguishes are distinct in the others too.
+    // Numbers that the coarsest type distinguishes are distinct in the other types, too.
     let eps = floats().map(|dtype| 2.0 * dtype.unit_roundoff()).fold(0.0, f64::max);
     let least = floats().map(least).fold(0.0, f64::max);
     let mut found = Vec::new();
@@ -72,7 +71,7 @@ fn replacements(rule: &Rule, instance: &Instance) -> Vec<(Term, Term, String)> {
             Term::Call(call) => {
                 for (at, attr) in call.attrs.iter().enumerate() {
                     let Some(AttrTerm::Value(Attr::Float(x))) = attr else { continue };
-                    // Models keep attributes in `f32`.
+                    // Models store attributes in `f32`, so rules that round match them within the eps of `f32`.
                     let eps = if rounds(rule.contract) { f64::from(f32::EPSILON) } else { f64::EPSILON };
                     for (x, y) in pairs(x.get(), rule.contract, eps, f64::MIN_POSITIVE) {
                         let mut changed = call.clone();
@@ -87,7 +86,7 @@ fn replacements(rule: &Rule, instance: &Instance) -> Vec<(Term, Term, String)> {
     found
 }
 
-/// Returns the least number above 0.
+/// Returns the least positive number of a floating type; that of `f32` for other types.
 fn least(dtype: DType) -> f64 {
     dtype.float().map_or(f64::from(f32::from_bits(1)), |format| format.least())
 }
@@ -96,11 +95,11 @@ fn rounds(contract: Contract) -> bool {
     matches!(contract, Contract::Reassoc | Contract::Fast)
 }
 
-/// Returns a number with each of its neighbours, at the distance that the contract distinguishes. Integers have the
-/// next integers as neighbours.
+/// Returns pairs of a number and one of its neighbours, at a distance that the contract distinguishes. x + 1 and x − 1
+/// are neighbours, too, if they are farther than that.
 fn pairs(x: f64, contract: Contract, eps: f64, least: f64) -> Vec<(f64, f64)> {
-    // Replacements are well beyond the tolerance: numbers just below a power of two are closer to each other, and a
-    // replacement is rounded to the element type.
+    // Replacements must be well beyond the tolerance. Numbers just below a power of two are closer to each other, and
+    // the element type rounds a replacement.
     let wide = eps < 2.0 * DType::Bf16.unit_roundoff().min(DType::F16.unit_roundoff());
     let steps = if rounds(contract) && wide { 4.0 * NEAR } else { 1.0 };
     let mut others = if steps * eps * x.abs() < 1.0 { vec![x + 1.0, x - 1.0] } else { Vec::new() };

@@ -1,4 +1,4 @@
-//! Checks that the engine applies no rule that changes a bit where a discontinuous op reads the result.
+//! Checks that the engine does not apply a rule that may change bits if a discontinuous op reads the result.
 
 use eutectic_ir::{Attr, DType, Graph, GraphError, NodeId};
 use eutectic_rewrites::{Contract, Options, Probe, RuleSet, optimize};
@@ -8,7 +8,8 @@ use crate::{
     report::{Check, Failure},
 };
 
-/// A discontinuous op, and a function that applies it to a value. The last two read the value through other ops.
+/// The discontinuous ops, each with a function that applies it to a value. The last two ops read the value through
+/// another op.
 const READERS: [(&str, Reader); 8] = [
     ("floor", |g, x| g.apply("floor", &[x], &[])),
     ("ceil", |g, x| g.apply("ceil", &[x], &[])),
@@ -31,8 +32,9 @@ const READERS: [(&str, Reader); 8] = [
 
 type Reader = fn(&mut Graph, NodeId) -> Result<NodeId, GraphError>;
 
-/// Returns the program with a discontinuous op as a reader of each floating result that propagates rounding; `None` if
-/// there is no such result. The order of a sum is open for every reader.
+/// Returns the graph with a discontinuous op that reads each floating result whose op propagates rounding
+/// ([`Op::hands_on`](eutectic_ir::Op::hands_on)). Returns `None` if there is no such result. Results such as sums are
+/// left out, because rules may change their order of rounding for any reader.
 fn read(graph: &Graph, reader: Reader) -> Option<Graph> {
     let mut read = graph.clone();
     let floats = graph.outputs().iter().filter(|(_, id)| graph.ty(*id).dtype().is_some_and(DType::is_float));

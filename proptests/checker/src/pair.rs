@@ -24,7 +24,7 @@ pub fn whole(left: i64, right: i64) -> Option<Result<(), Wrong>> {
     })
 }
 
-/// The result of a side for an element.
+/// The result of one side for one element.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
     /// The result with each op rounded once.
@@ -40,8 +40,8 @@ pub struct Number {
 }
 
 impl Number {
-    /// Returns whether the result is certainly finite. A subnormal intermediate result may be flushed to 0, but the
-    /// other side must be finite even then.
+    /// Returns whether the result is certainly finite. The other side must then be finite, even if an underflow makes
+    /// the error bound infinite.
     fn surely_finite(&self) -> bool {
         self.value.is_finite() && !self.over && (self.wild || self.bounded.err.is_finite())
     }
@@ -61,17 +61,19 @@ pub struct Pair {
     pub pointwise: bool,
     /// Whether the right side must stay in range if the left side does.
     pub ranged: bool,
-    /// Whether numbers are at the ends of the range. Rules about short types treat underflow in these types as 0.
+    /// Whether inputs are at the ends of the range. Only then does an underflow on the right side alone refute a
+    /// `reassoc` rule: rules about 16-bit types may otherwise replace such numbers by 0.
     pub ends: bool,
-    /// Whether only large constants of the program round coarsely: both sides are pointwise, and inputs are ordinary.
+    /// Whether roundings that large constants of the program cause must be kept. This requires that both sides are
+    /// pointwise and that inputs are ordinary, so that nothing else rounds coarsely.
     pub numbers: bool,
-    /// Whether all inputs are finite, or −∞ in a mask.
+    /// Whether all inputs are finite, except for −∞ in a mask.
     pub finite: bool,
-    /// Whether the right side has attention, which excludes hidden keys. It may then be finite although garbage in
-    /// hidden keys reaches the left side.
+    /// Whether the right side has attention, which skips hidden keys. The right side may then be finite although
+    /// garbage in hidden keys reaches the left side.
     pub selects: bool,
-    /// Whether the left side has an op with parts: a composite or an update. Its intermediate results count as out of
-    /// range if those of the right side's parts leave the range.
+    /// Whether the left side has an op with intermediate results: a 16-bit composite, or an update that combines. An
+    /// element is then not judged if an intermediate result of the right side leaves the range.
     pub parts: bool,
     /// Whether inputs or numbers are so large or small that intermediate results may overflow or vanish.
     pub extreme: bool,
@@ -79,17 +81,17 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Judges an element. Returns `None` if the contract promises nothing for it, or the reference is not certain of
-    /// it.
+    /// Judges an element. Returns `None` if the contract promises nothing for the element, or the reference is not
+    /// precise enough.
     pub fn floats(&self, left: Number, right: Number) -> Option<Result<(), Wrong>> {
         let (l, r) = (left.value, right.value);
-        // Near the largest number, another order of a sum may decide whether it is finite.
+        // Near the largest number, the order of a sum may decide whether the sum is finite.
         let last = self.contract == Contract::Reassoc && l.is_finite() && l.abs() > range(self.dtype).1 * (1.0 - LOST);
         match self.contract {
             Contract::Exact if l.to_bits() == r.to_bits() || l.is_nan() && r.is_nan() => Some(Ok(())),
             Contract::Exact => Some(reals_differ(l, r, "no difference (exact)".into())),
             Contract::Fast => self.reals(left.bounded, right.bounded),
-            // Rounding a part may cause a pole or NaN, although real arithmetic gives a number.
+            // Rounding an intermediate result may cause a pole or NaN, although real arithmetic gives a number.
             _ if self.parts && (right.wild || !r.is_finite() && !right.surely_not_finite()) => None,
             _ if left.surely_finite() && !last && !r.is_finite() && (self.ranged || !right.over) => {
                 Some(reals_differ(l, r, "any finite number, because the left side is finite".into()))
@@ -166,7 +168,8 @@ impl Pair {
         if a.is_finite() && b.is_finite() {
             let allowed = l.err + r.err;
             let fine = (a - b).abs() <= allowed;
-            // For a `fast` rule, an element counts only if it could refute the rule: zeros are equal under any rule.
+            // For a `fast` rule, two equal values count only if the bound is far below them. Values near 0 would be
+            // equal under a wrong rule, too.
             let telling = self.contract != Contract::Fast || allowed < a.abs().max(b.abs()) * PRECISE;
             return match fine {
                 true => telling.then_some(Ok(())),
@@ -174,7 +177,7 @@ impl Pair {
             };
         }
         // A `fast` rule may exclude inputs. Nevertheless, if the left side is certainly a number, the right side must
-        // be a number too.
+        // not be NaN.
         let sure = a.is_finite() && b.is_nan() && self.finite && !self.extreme;
         (self.contract == Contract::Fast && sure).then(|| reals_differ(a, b, "a number".into()))
     }
@@ -187,8 +190,8 @@ impl Pair {
     }
 
     /// Returns whether a difference is due to the range. `unlimited` is the right side's number, computed with
-    /// exponents of any size. There is no such arithmetic for `f64`: there, a difference beyond the error bounds is due
-    /// to the range.
+    /// exponents of any size. There is no such arithmetic for `f64`, so for `f64` each difference beyond the error
+    /// bounds counts as due to the range.
     pub fn range_tells(&self, left: Number, right: Number, unlimited: Option<f64>) -> bool {
         match self.dtype {
             DType::F64 => (right.value - left.bounded.value).abs() > left.bounded.err + right.bounded.err,
@@ -198,8 +201,8 @@ impl Pair {
 }
 
 /// Returns whether a number was changed by the range of its type. `unlimited` is the result with exponents of any size.
-/// The difference must exceed the share [`LOST`] of that result or of the left side's value. Rounding alone can cancel
-/// a whole result, but not a term that vanishes.
+/// The difference must exceed the share [`LOST`] of the larger of that result and the left side's value. The left
+/// side's value matters if rounding cancels all large terms: a tiny term that vanishes is then no error.
 fn left_the_range(x: f64, unlimited: f64, left: f64) -> bool {
     let off = (x - unlimited).abs();
     off.is_nan() || off > unlimited.abs().max(left.abs()) * LOST
@@ -219,17 +222,19 @@ pub const FAR: f64 = 64.0;
 /// The largest relative error bound at which a comparison is informative.
 const PRECISE: f64 = 1.0 / 64.0;
 
-/// Returns whether the error bound is a small part of the value, so that overflow and underflow have no effect on it.
+/// Returns whether the error bound is a small part of the value, so that rounding does not explain a large difference
+/// from the value.
 fn is_precise(x: Bounded) -> bool {
     x.err == 0.0 || x.err.is_finite() && x.err <= x.value.abs() * PRECISE
 }
 
-/// Returns the distance of neighbouring numbers of a type at a magnitude.
+/// Returns the distance between neighbouring numbers of a type at a magnitude.
 fn ulp(magnitude: f64, dtype: DType) -> f64 {
     let format = dtype.float().unwrap_or(FloatFormat::ieee(8, 23));
     let (bits, least) = (format.mantissa as i32, format.least_exponent());
     let exponent = if magnitude > 0.0 { (magnitude.log2().floor() as i32).max(least) } else { least };
-    // In two steps, because the reciprocal of a subnormal power of two overflows.
+    // Two steps are needed: `powi` takes a reciprocal for a negative exponent, and that of a subnormal power of two
+    // overflows.
     2_f64.powi(exponent - bits + 100) * 2_f64.powi(-100)
 }
 
@@ -262,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Returns whether a pair of numbers keeps a contract. The flag of a number says whether an intermediate result
+    /// Returns whether a pair of numbers keeps a contract. The flag next to a number is set if an intermediate result
     /// left the range.
     fn judge(contract: Contract, strict: bool, left: (f64, bool), right: (f64, bool)) -> Option<bool> {
         let pair = pair(contract, strict);
@@ -277,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn contracts_tell_zeros_and_infinities_apart() {
+    fn contracts_distinguish_zeros_and_infinities() {
         let tame = |contract, strict, l, r| judge(contract, strict, (l, false), (r, false));
         assert_eq!(tame(Contract::Exact, true, 0.0, -0.0), Some(false));
         assert_eq!(tame(Contract::Exact, true, f64::NAN, -f64::NAN), Some(true));
@@ -290,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rounding_that_numbers_make_is_kept() {
+    fn a_coarse_rounding_by_a_large_constant_is_kept() {
         let judged = |numbers: bool, l: f64, err: f64, r: f64| {
             let pair = Pair { numbers, ..pair(Contract::Reassoc, true) };
             let of = |value: f64, exact: f64, err: f64| Number {
@@ -302,14 +307,14 @@ mod tests {
             };
             pair.floats(of(l, r, err), of(r, r, 0.0)).map(|judged| judged.is_ok())
         };
-        // (x + c) − c for x = 0.3 and c = 2⁴⁰, and for a small c.
+        // The left side is (x + c) − c for x = 0.3. It is 0 for c = 2⁴⁰, and 0.3000001 for a small c.
         assert_eq!(judged(true, 0.0, 65536.0, 0.3), Some(false));
         assert_eq!(judged(false, 0.0, 65536.0, 0.3), Some(true));
         assert_eq!(judged(true, 0.3000001, 2e-7, 0.3), Some(true));
     }
 
     #[test]
-    fn sums_may_change_which_of_nan_and_infinity_comes_out_and_nothing_else() {
+    fn in_sums_only_nan_and_infinities_may_replace_each_other() {
         let sum = |l, r| judge(Contract::Reassoc, false, (l, false), (r, false));
         assert_eq!(sum(f64::INFINITY, f64::NAN), Some(true));
         assert_eq!(sum(f64::NAN, f64::NEG_INFINITY), Some(true));
@@ -319,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn infinities_of_poles_meet_in_an_open_order_where_sums_are() {
+    fn in_sums_infinities_of_poles_may_become_nan() {
         let judged = |pointwise: bool, met: bool, l: f64, r: f64| {
             let pair = Pair { pointwise, ..pair(Contract::Reassoc, true) };
             let bounded = |value| Bounded::new(value, 0.0, DType::F32);
@@ -333,7 +338,7 @@ mod tests {
             assert_eq!(judged(false, false, l, r), Some(false), "{l} {r}");
             assert_eq!(judged(true, true, l, r), Some(false), "{l} {r}");
         }
-        // The contract always distinguishes a number from NaN and from an infinity.
+        // A number never replaces NaN or the converse, and no infinity replaces the other one.
         assert_eq!(judged(false, true, nan, 1.0), Some(false));
         assert_eq!(judged(false, true, 1.0, nan), Some(false));
         assert_eq!(judged(false, true, inf, -inf), Some(false));
@@ -352,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_vanishes_where_rounding_cancels_the_others_does_not_tell() {
+    fn a_tiny_term_may_vanish_if_rounding_cancels_the_others() {
         let number = |value| Number {
             value,
             bounded: Bounded::new(value, 0.0, DType::F32),
@@ -363,14 +368,14 @@ mod tests {
         let tells = |left, right, unlimited| {
             pair(Contract::Reassoc, true).range_tells(number(left), number(right), Some(unlimited))
         };
-        // ½·100.6 − ½·100.7 in 8 bits is 0, and a third term is too small for them.
+        // With 8 significant bits, ½·100.6 − ½·100.7 is 0 instead of −0.05. Only a third term of 1e−59 vanishes.
         assert!(!tells(-0.05, 0.0, 1e-59));
         assert!(tells(-0.05, 0.0, -0.05));
         assert!(tells(1e-30, 0.0, 1.1e-30));
     }
 
     #[test]
-    fn near_the_largest_number_rounding_tells_what_is_finite() {
+    fn near_the_largest_number_rounding_may_cause_overflow() {
         let judged = |contract, l: f64| {
             let pair = Pair { dtype: DType::F16, ..pair(contract, true) };
             let of = |value: f64, exact: f64| Number {
@@ -382,7 +387,7 @@ mod tests {
             };
             pair.floats(of(l, l), of(f64::INFINITY, l)).map(|judged| judged.is_ok())
         };
-        // (2048 − 32)·32 is in range and 2048·32 is not, and neither is much larger than 65504.
+        // In `f16`, (2048 − 32)·32 = 64512 is finite, and 2048·32 − 32·32 overflows in its first term.
         assert_eq!(judged(Contract::Reassoc, 64512.0), Some(true));
         assert_eq!(judged(Contract::Reassoc, 65504.0), Some(true));
         assert_eq!(judged(Contract::Reassoc, 60000.0), Some(false));
@@ -390,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_an_op_may_leave_the_range_and_nothing_else_may() {
+    fn only_intermediate_results_of_an_op_may_leave_the_range() {
         for contract in [Contract::Ulp(4), Contract::Reassoc] {
             let pair = Pair { parts: true, ..pair(contract, true) };
             let of = |value: f64, wild: bool| Number {

@@ -25,7 +25,7 @@ const MOST_AXES: usize = 5;
 pub enum Which {
     /// The dim of a variable of the rule.
     Variable(VarId),
-    /// The `n`th dim that is drawn, in a sequence of dims.
+    /// The `n`th dim that is drawn, counted from 0.
     Drawn(usize),
 }
 
@@ -34,16 +34,17 @@ pub enum Which {
 pub struct Palette {
     /// The extents of dims.
     pub extents: Vec<i64>,
-    /// Whether an extent is drawn again only after all others. Extents that are equal by accident can hide an error.
+    /// Whether drawn extents are distinct, because equal extents can hide an error. After the whole list was drawn,
+    /// larger extents follow.
     pub distinct: bool,
-    /// The dim with a fixed extent. If it is a variable's, it is bound before other values are drawn.
+    /// A dim with a fixed extent. A variable's dim is bound before other values are drawn.
     pub one: Option<(Which, i64)>,
-    /// Whether dims that are no tensor's extent, such as offsets and lengths, may be 0 too.
+    /// Whether dims that are not the extent of a tensor, such as offsets and lengths, may also be 0.
     pub zero: bool,
     /// The numbers of the rule's text. Attributes near these are drawn too.
     pub literals: Vec<f64>,
-    /// Numbers for every second number variable, if the case tests the range: the least and the largest constants that
-    /// contracts cover.
+    /// The numbers that a number variable takes with probability ½. If the case tests the range, these are the least
+    /// and the largest constants that contracts cover.
     pub ends: Vec<f64>,
     /// Whether every number variable takes one of `ends`.
     pub only_ends: bool,
@@ -54,7 +55,7 @@ pub struct Palette {
     /// The index, modulo the group's size, of the op for each of the rule's op variables. Variables beyond the list
     /// take any op.
     pub ops: Vec<usize>,
-    /// The index of the word for word variables. Variables that are not listed take any word.
+    /// The slot of a word variable with the index of its word. Variables that are not listed take any word.
     pub words: Vec<(VarId, usize)>,
 }
 
@@ -98,8 +99,8 @@ impl<'a> Drawn<'a> {
         all[self.random.usize(..all.len())].clone()
     }
 
-    /// Returns, in one of four draws, a number of the rule's text or one near it. Programs in narrow types state no
-    /// number beyond the range of `f32`.
+    /// Returns a number of the rule's text or one near it, in one of four draws. Numbers beyond the range of `f32` are
+    /// excluded, because programs in narrow types state none.
     fn literal(&mut self) -> Option<f64> {
         if self.palette.literals.is_empty() || self.below(4) > 0 {
             return None;
@@ -124,7 +125,7 @@ impl<'a> Drawn<'a> {
         ranks
     }
 
-    /// Returns mostly the rank of a tensor that is bound already, and now and then any rank.
+    /// Returns the rank of a tensor that is bound already, in five of six draws. Otherwise returns any rank.
     fn rank(&mut self, rule: &Rule, bindings: &Bindings) -> usize {
         let ranks = self.ranks(rule, bindings);
         if ranks.is_empty() || self.below(6) == 0 { 1 + self.below(MOST_AXES) } else { self.of(&ranks) }

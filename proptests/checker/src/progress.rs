@@ -1,4 +1,4 @@
-//! Reports the current step of a rule that takes long, so that a long check does not look like one that hangs.
+//! Reports the current step in the check of a rule, so that a long check does not look like one that hangs.
 
 use std::{
     cell::Cell,
@@ -16,9 +16,9 @@ pub struct Progress<'a> {
     pub rule: &'a str,
     /// The running part of the check.
     pub part: &'static str,
-    /// The number of steps of that part that are done.
+    /// The number of finished steps of the part.
     pub done: usize,
-    /// The number of steps of that part.
+    /// The total number of steps of the part.
     pub of: usize,
     /// The time that the rule has taken so far.
     pub time: Duration,
@@ -46,7 +46,7 @@ impl<'a> Clock<'a> {
         Clock { rule, tell, start, last: Cell::new(start) }
     }
 
-    /// Reports the next part, if nothing was reported for some time.
+    /// Reports the current step if nothing was reported for [`SILENCE`].
     pub fn tick(&self, part: &'static str, done: usize, of: usize) {
         if let Some(tell) = self.tell
             && self.last.get().elapsed() >= SILENCE

@@ -6,7 +6,7 @@ use eutectic_rewrites::Contract;
 
 use crate::{cases::Case, judge::Difference};
 
-/// Tensors with more elements are shown by their type only.
+/// The maximal number of elements of a tensor whose elements are shown.
 const READABLE: usize = 48;
 
 /// The results of checking a rule.
@@ -18,27 +18,27 @@ pub struct Report {
     pub place: String,
     /// The rule's contract.
     pub contract: Contract,
-    /// The number of instances that were compared.
+    /// The number of cases that were compared: instances with values.
     pub cases: usize,
     /// The number of elements that were computed.
     pub elements: usize,
     /// The number of these elements that the contract covers and whose reference value is precise enough.
     pub judged: usize,
-    /// The number of left sides, in any order of commutative operands, to which the engine applied the rule.
+    /// The number of left sides that the rule matched. Each tried order of commutative operands counts.
     pub fired: usize,
     /// The number of instances with a broken guard on which the rule did not fire, or was right.
     pub guarded: usize,
     /// The number of neighbours of the left side's numbers that the rule did not match.
     pub neighbours: usize,
-    /// The number of sides that were compiled, run and compared on a backend.
+    /// The number of programs that were compiled, run and compared on a backend. Each side is compiled in two ways.
     pub ran: usize,
-    /// The number of sides that a backend refused, with the reason for the first one.
+    /// The number of cases that a backend refused, with the reason for the first one.
     pub refused: Option<(usize, String)>,
     /// The results of the rule's mutants, if they were tried.
     pub mutants: Option<Mutants>,
     /// The failures of the rule.
     pub failures: Vec<Failure>,
-    /// The checks that could not be done.
+    /// Remarks on checks that could not be done, or only on some instances.
     pub notes: Vec<String>,
     /// The time that the check took.
     pub time: Duration,
@@ -158,7 +158,7 @@ impl Report {
         }
     }
 
-    /// Returns a description of the failures for people, with the command that repeats them.
+    /// Returns a description of the failures for people, with the command that repeats the check.
     pub fn explain(&self, replay: &str) -> String {
         let mut text = String::new();
         for failure in &self.failures {

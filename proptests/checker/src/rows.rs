@@ -21,19 +21,19 @@ use crate::{
 /// A kind of dims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dims {
-    /// Distinct extents.
+    /// Distinct prime extents from 2 to 11.
     Distinct,
-    /// Distinct extents, and attributes that reach into them.
+    /// Distinct extents from 2 to 12. Offsets and lengths may be 0.
     Wide,
     /// Extents of 1 and 2.
     Ones,
-    /// Extents of 0 among others, so that some tensors are empty.
+    /// Extents from 0 to 3, so that some tensors are empty.
     Empty,
-    /// Dims that the rule's relations choose first.
+    /// Extents from 1 to 4, where the rule's relations choose theirs first.
     Related,
     /// Extents just below and above the widths of vectors and tiles.
     Straddling,
-    /// One dim with this extent; the others are 1 to 3.
+    /// One dim with this extent. The others are from 1 to 3.
     One(Which, i64),
 }
 
@@ -67,19 +67,20 @@ impl Dims {
     }
 }
 
-/// Large extents. They exceed the sizes of vectors and tiles, the range of 8-bit counters, and the numbers up to which
-/// `bf16` (256) and `f16` (2048) represent every integer.
+/// Large extents. All exceed the sizes of vectors and tiles. Some exceed the range of 8-bit counters, and 256 or 2048,
+/// up to which `bf16` or `f16` represents every integer.
 const LARGE: [i64; 5] = [LEAST_LARGE, 129, 257, 300, 2145];
-/// The largest extent that is drawn around a number of the rule's text.
+/// The largest number of the rule's text that is tried as an extent.
 const LARGEST_LITERAL: f64 = 4000.0;
-/// The number of dims that are large in turn: at most this number of variables. Rules with sequences of dims have about
-/// as many dims that are large in turn.
+/// The maximal number of dim variables that are large in turn. A rule with sequences of dims also has at least half as
+/// many drawn dims that are large in turn.
 const TURNS: usize = 4;
-/// The number of dims that are empty in turn. It is larger because empty dims cost little.
+/// The maximal number of dim variables that are empty in turn. It is larger than [`TURNS`], because empty dims cost
+/// little.
 const EMPTY_TURNS: usize = 8;
-/// An extent with space for many combinations of numbers.
+/// An extent that gives tensors enough elements for many combinations of numbers.
 const ROOMY: i64 = 300;
-/// The maximal number of element types of a rule that the covering array distinguishes; others are drawn.
+/// The maximal number of element-type variables that rows fix. Others are drawn.
 const DTYPES: usize = 2;
 
 /// The properties of one case: a row of a covering array.
@@ -89,9 +90,9 @@ pub struct Row {
     pub bound: Bindings,
     pub style: Style,
     dims: Dims,
-    /// The ops of the op variables, by index; any ops if the row fixes one dim.
+    /// The index of the op of each op variable. If the row fixes one dim, the list is empty, and any ops are drawn.
     ops: Vec<usize>,
-    /// The words of the word variables, by index; any word for variables that are not listed.
+    /// The slots of word variables, each with the index of its word. Variables that are not listed take any word.
     words: Vec<(VarId, usize)>,
     /// The kind of values of the number variables.
     numbers: Numbers,
@@ -100,12 +101,12 @@ pub struct Row {
 /// The values that the number variables of a case stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Numbers {
-    /// Any values. If the style is about the range, they include the ends of the range that the contract covers for
+    /// Any values. If the style tests the range, they include the ends of the range that the contract covers for
     /// constants.
     Any,
-    /// The least value that the contract covers.
+    /// The least positive value that the contract covers.
     Least,
-    /// The largest magnitude that the contract covers.
+    /// The largest magnitude that the contract covers, with either sign.
     Largest,
 }
 
@@ -115,7 +116,7 @@ impl Row {
         let only_ends = self.style == Style::Numbers || self.numbers != Numbers::Any;
         let (ops, words, ends) = (self.ops.clone(), self.words.clone(), self.ends(rule));
         let mut palette = self.dims.palette(literals);
-        // A sum of one term overflows in no order.
+        // Extents of 1 are dropped, because a sum of one term overflows in no order.
         if matches!(self.dims, Dims::One(..)) && self.style == Style::Ends {
             palette.extents.retain(|extent| *extent > 1);
         }
@@ -131,7 +132,7 @@ impl Row {
         bound.find(|dtype| dtype.is_float())
     }
 
-    /// Returns the ends of the range of the element type if the row is about the range.
+    /// Returns the ends of the range of the element type if the row tests the range.
     fn ends(&self, rule: &Rule) -> Vec<f64> {
         let dtype = self.float(rule).unwrap_or(DType::F32);
         match (self.numbers, self.style) {
@@ -143,9 +144,9 @@ impl Row {
     }
 }
 
-/// Returns the rows of a rule. The rows cover each pair of an element type, a style of values, a kind of dims, an op
-/// and a word. They also cover each element type with each empty dim, each large extent of each dim, and the ends of
-/// the range of the program's numbers.
+/// Returns the rows of a rule. The rows cover each pair of levels of five factors: element types, styles of values,
+/// kinds of dims, ops and words. Further rows cover each element type with each empty dim, and with each large extent
+/// of each dim. Others cover it with the ends of the range of the program's numbers.
 pub fn rows(rule: &Rule) -> Vec<Row> {
     let space = RowSpace::of(rule);
     [space.small(), space.empty(), space.long(), space.ends(), space.sums()].concat()
@@ -180,12 +181,12 @@ impl<'a> RowSpace<'a> {
         let groups = groups(rule);
         match groups.is_empty() {
             true => slots.truncate(DTYPES),
-            // An op relates the element types of its operands, so rows fix one variable only. It is the last one: the
-            // first variable of a selection is the type of its condition, and the last one is that of the selected
-            // operands.
+            // An op relates the element types of its operands, so rows fix the last variable only. For a selection, the
+            // first variable is the type of the condition, and the last one is the type of the selected operands.
             false => drop(slots.drain(..slots.len().saturating_sub(1))),
         }
-        // With a large extent, tensors have enough elements for all combinations of boundary values.
+        // Boundary values are among these styles, because only large tensors have enough elements for all combinations
+        // of them.
         let often: &[Style] =
             if promise(rule) == Contract::Fast { &[Style::Ordinary] } else { &[Style::Boundary, Style::Ordinary] };
         let has_numbers = rule.variables.iter().any(|v| matches!(v.kind, VariableKind::Number(_)));
@@ -204,7 +205,7 @@ impl<'a> RowSpace<'a> {
         bindings
     }
 
-    /// Returns rows that contain each pair of levels, those of the element types and those in `others`.
+    /// Returns the covering array of the element types and of factors with `others` levels.
     fn pairs(&self, others: &[usize]) -> Vec<Vec<usize>> {
         let levels: Vec<usize> = self.slots.iter().map(|(_, of)| of.len()).chain(others.iter().copied()).collect();
         array::pairs(&levels)
@@ -220,7 +221,7 @@ impl<'a> RowSpace<'a> {
         self.words.iter().zip(levels).map(|((slot, _), level)| (*slot, *level)).collect()
     }
 
-    /// Returns a row in which one dim has an extent.
+    /// Returns a row in which one dim has a fixed extent.
     fn one(&self, dtypes: &[usize], extent: i64, which: Which, style: Style) -> Row {
         let mut bound = self.dtypes(dtypes);
         if let Which::Variable(slot) = which {
@@ -242,8 +243,8 @@ impl<'a> RowSpace<'a> {
         self.pairs(&counts).iter().map(row).collect()
     }
 
-    /// Returns the rows with an empty dim. A sum over an empty axis reads no element, not even NaN, so both sides must
-    /// exclude the same elements.
+    /// Returns the rows with an empty dim. A sum over an empty axis reads no element, so NaN in other operands shows
+    /// whether both sides skip the same elements.
     fn empty(&self) -> Vec<Row> {
         let special = [Style::Placed, Style::NonFinite].into_iter().filter(|style| self.styles.contains(style));
         let styles: Vec<Style> = self.often.iter().copied().chain(special).collect();
@@ -255,8 +256,8 @@ impl<'a> RowSpace<'a> {
         self.pairs(&[turns.len(), styles.len()]).iter().map(row).collect()
     }
 
-    /// Returns the rows with a large dim. They combine each large extent of each dim with each style. These are
-    /// triples, because a wrong count shows in one style only.
+    /// Returns the rows with a large dim. They combine each large extent of each dim with each style. Pairs would not
+    /// be enough, because a wrong count shows in one style only.
     fn long(&self) -> Vec<Row> {
         let mut large = LARGE.to_vec();
         for x in literals(self.rule) {
@@ -273,7 +274,7 @@ impl<'a> RowSpace<'a> {
     }
 
     /// Returns the rows with numbers at the ends of each element type's range. One dim is large, so that tensors
-    /// contain all combinations of these numbers. The numbers of the program are at the ends of their range, too.
+    /// contain all combinations of these numbers. The numbers of the program are also at the ends of their range.
     fn ends(&self) -> Vec<Row> {
         let roomy = [Style::Ends, Style::Numbers].into_iter().filter(|style| self.styles.contains(style));
         let kinds: Vec<(Style, Numbers)> =
@@ -289,8 +290,8 @@ impl<'a> RowSpace<'a> {
         self.pairs(&[&[kinds.len()][..], &self.word_counts()].concat()).iter().map(row).collect()
     }
 
-    /// Returns the rows with long sums. Each dim along which a sum of products may run is long once in each element
-    /// type in which such a sum may overflow.
+    /// Returns the rows with long sums. A sum of products over a shared dim may overflow in some element types. The
+    /// rows make each such dim long once in each of these types.
     fn sums(&self) -> Vec<Row> {
         let has_sums = self.styles.contains(&Style::Ends) && Manner::of(self.rule, Style::Ends, &[]).moderate;
         let summed = if has_sums { shared(self.rule) } else { Vec::new() };
@@ -312,7 +313,7 @@ fn sums_overflow(dtype: DType) -> bool {
     most * most * ROOMY as f64 > boundary::range(dtype).1
 }
 
-/// Returns the dims that two tensors of a rule share, along which sums of products may run.
+/// Returns the dims that two tensors of a rule share. Sums of products may run over these dims.
 fn shared(rule: &Rule) -> Vec<Which> {
     let has = |ty: &TypePattern, slot: usize| ty.dims.0.contains(&DimsItem::One(DimPattern::Var(slot)));
     let count = |slot: usize| rule.tensors().filter(|(_, ty, _)| has(ty, slot)).count();
@@ -320,7 +321,7 @@ fn shared(rule: &Rule) -> Vec<Which> {
 }
 
 /// Returns about `most` dims that are large or empty in turn. Variables that are extents come first. Drawn dims follow
-/// if the rule has sequences or products of dims.
+/// if the rule has sequences or products of dims, or no such variable.
 fn turns(rule: &Rule, most: usize) -> Vec<Which> {
     let items = || rule.tensors().flat_map(|(_, ty, _)| &ty.dims.0);
     let mut turns: Vec<Which> = Vec::new();
@@ -347,12 +348,12 @@ mod tests {
 
     fn of(name: &str, test: impl Fn(&Rule, Vec<Row>)) {
         let rules = RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
-        let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule of this name");
+        let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule has this name");
         test(probe.rule(), rows(probe.rule()));
     }
 
     #[test]
-    fn each_word_meets_each_style() {
+    fn each_word_is_combined_with_each_style() {
         of("decompose/glu-second", |rule, rows| {
             let (slot, count) = words(rule)[0];
             assert_eq!(count, 7);
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn each_dim_is_empty_beside_nan_and_infinities() {
+    fn each_dim_is_empty_with_nan_and_infinities_in_other_elements() {
         of("fuse/conv-of-conv-transpose", |rule, rows| {
             let dims = rule.scope.variables.iter().enumerate().filter(|(_, (_, kind))| matches!(kind, SlotKind::Dim));
             let dims: Vec<usize> = dims.map(|(slot, _)| slot).collect();

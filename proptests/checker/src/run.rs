@@ -1,10 +1,10 @@
-//! Runs a program and judges the results by the interpreter's error bounds: kernels by the bound of the program that
-//! they compute, rules by that of the given program.
+//! Runs a program and judges the results by the interpreter's error bounds. Kernels are judged by the bound of the
+//! plan's program. Rules are judged by the sum of this bound and the bound of the given program.
 //!
-//! There are two bounds because rules move roundings. A norm of 16-bit numbers rounds once. The sums and products of
-//! its decomposition may each be stored, and a scale that is folded into a weight is rounded with the weight. The bound
-//! of the given program does not include these roundings, and a bound that included all of them would accept wrong
-//! results.
+//! The two checks are separate because rules move roundings. A norm of 16-bit numbers rounds once. The sums and
+//! products of its decomposition may each be stored, and a scale that is folded into a weight is rounded with the
+//! weight. The bound of the given program does not include these roundings. A bound that included all of them would
+//! accept wrong results of kernels.
 
 use eutectic::{Compiler, Error, Tensor};
 use eutectic_ir::{
@@ -18,12 +18,12 @@ use eutectic_ir::{
 
 use eutectic::verify::Element;
 
-/// The part that computes a wrong result.
+/// The part of the compiler that causes a wrong result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A kernel, or lowering: the result is farther from the plan's than rounding explains.
+    /// A kernel or lowering: the result is outside of the error bound of the plan's program.
     Kernels,
-    /// A rule: the plan's program and the given program differ by more than both bounds together.
+    /// A rule: the plan's program and the given program differ by more than the sum of their bounds.
     Rules,
 }
 
@@ -32,7 +32,7 @@ pub enum Fault {
 pub struct Difference {
     /// The part at fault.
     pub fault: Fault,
-    /// The output.
+    /// The name of the output.
     pub output: String,
     /// The flat index of the element.
     pub at: usize,
@@ -44,8 +44,8 @@ pub struct Difference {
     pub allowed: f64,
 }
 
-/// Returns values for the inputs and parameters of a graph: small, signed, with some zeros; the same for the same seed
-/// and name.
+/// Returns values for the inputs and parameters of a graph: small numbers of either sign, with some zeros. The same
+/// seed and name give the same values.
 pub fn values(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<Tensor> + '_ {
     move |name| {
         let (_, id) = graph.named("input").chain(graph.named("param")).find(|(n, _)| *n == name)?;
@@ -67,7 +67,7 @@ pub fn values(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<Tensor> + '_ 
     }
 }
 
-/// Compiles and runs a graph, and compares every output with the interpreter's.
+/// Compiles and runs a graph, and compares every output with the interpreter's result.
 ///
 /// # Errors
 /// The outer result has the engine's error, and the inner result the first difference of each output.
@@ -75,7 +75,7 @@ pub fn check(compiler: &Compiler, graph: &Graph, seed: u64) -> Result<Result<(),
     check_on(compiler, graph, &values(graph, seed))
 }
 
-/// Compiles and runs a graph on given inputs and parameters, and compares every output with the interpreter's.
+/// Compiles and runs a graph on given inputs and parameters, and compares every output with the interpreter's result.
 ///
 /// # Errors
 /// See [`check`].
@@ -107,8 +107,8 @@ pub fn check_on(
     Ok(if differences.is_empty() { Ok(()) } else { Err(differences) })
 }
 
-/// Replaces subnormal numbers by zeros, as a device without subnormal numbers does: its programs are judged on the
-/// values that they see. Elements of f16 are computed in f32, where all of them are normal.
+/// Replaces subnormal numbers by zeros, as a device without subnormal numbers does, so that the reference gets the same
+/// values. Elements of f16 are kept, because they are computed in f32 and are normal there.
 fn without_subnormals(tensor: Tensor) -> Tensor {
     let (dtype, dims) = (tensor.dtype(), tensor.dims().to_vec());
     if !dtype.is_float() {
@@ -137,7 +137,8 @@ impl Wrong {
 fn kernels(got: &Tensor, chosen: &Value<Bounded>) -> Option<Wrong> {
     match &chosen.data {
         Data::Real(want) => got.to_f64().into_iter().zip(want).enumerate().find_map(|(at, (got, want))| {
-            // `admits` gives no answer if the true value is too close to a discontinuity.
+            // `admits` returns `None` for an infinite bound, for example close to a discontinuity. Such an element is
+            // not wrong.
             (want.admits(got) == Some(false)).then(|| Wrong::real(at, got, *want))
         }),
         Data::Int(want) => {
@@ -146,8 +147,8 @@ fn kernels(got: &Tensor, chosen: &Value<Bounded>) -> Option<Wrong> {
     }
 }
 
-/// Returns the first element in which the plan's program differs from the given program. If intermediate results are
-/// not moderate, the contract of each rule decides instead.
+/// Returns the first element in which the plan's program differs from the given program. If `moderate` is false,
+/// infinities, NaN and integers are not compared, because the contracts of rules may allow them to differ.
 fn rules(chosen: &Value<Bounded>, want: &Value<Bounded>, moderate: bool) -> Option<Wrong> {
     match (&chosen.data, &want.data) {
         (Data::Real(chosen), Data::Real(want)) => {
@@ -163,7 +164,7 @@ fn rules(chosen: &Value<Bounded>, want: &Value<Bounded>, moderate: bool) -> Opti
             .zip(want)
             .enumerate()
             .find_map(|(at, (chosen, want))| whole(at, (*chosen)?, (*want)?).filter(|_| moderate)),
-        _ => unreachable!("rules keep types"),
+        _ => unreachable!("rules keep element types"),
     }
 }
 
@@ -183,7 +184,7 @@ fn below_empty_reductions(graph: &Graph) -> Vec<bool> {
     below
 }
 
-/// Returns whether a product of some of the numbers neither overflows nor underflows.
+/// Returns whether a product of a few elements neither overflows nor underflows.
 fn is_moderate(tensor: &Tensor) -> bool {
     let moderate = |x: f64| x == 0.0 || (2_f64.powi(-40)..2_f64.powi(40)).contains(&x.abs());
     !tensor.dtype().is_float() || tensor.to_f64().into_iter().all(moderate)

@@ -23,7 +23,7 @@ const DRAWS: usize = 240;
 const READABLE: usize = 64;
 /// The maximal number of replacements of a value by a simpler one.
 const STEPS: usize = 3000;
-/// The numbers that attributes are first tried with.
+/// Simple numbers for the number variables of smaller instances.
 const PLAIN: [f64; 6] = [1.0, 2.0, -1.0, -2.0, 0.5, 0.0];
 /// The maximal number of elements of a failing tensor that are tried as the first element of a smaller tensor.
 const CARRIED: usize = 8;
@@ -76,7 +76,7 @@ pub fn shrink(probe: &Probe, case: &Case, seed: u64, most: usize, fails: &dyn Fn
     plainer(smallest, fails)
 }
 
-/// Returns the size of an instance: its elements, then the letters of its attributes.
+/// Returns the size by which instances are compared: the number of elements, then the length of the variables' text.
 fn weight(instance: &Instance) -> (usize, usize) {
     (instance.size(), instance.values().iter().map(|(_, value)| value.len()).sum())
 }
@@ -100,7 +100,8 @@ fn carry(failing: &Case, values: &mut Values, from: usize) -> bool {
 /// Replaces numbers of a failing case by plain ones, as long as the case still fails.
 fn plainer(mut case: Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     let mut steps = 0;
-    // All values at once come first: a failure that needs equal numbers is lost if one of them changes.
+    // All values are replaced at once first. A failure that needs equal numbers would be lost if only one of them
+    // changed.
     for plain in [0.0, 1.0] {
         let mut other = case.clone();
         for tensor in other.values.values_mut() {
@@ -160,13 +161,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_not_asked_more_often_than_allowed() {
+    fn fails_is_called_at_most_the_given_number_of_times() {
         let rules = RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
-        let probe = rules.probes().find(|p| &*p.rule().name == "simplify/mul-one").expect("a rule of this name");
+        let probe = rules.probes().find(|p| &*p.rule().name == "simplify/mul-one").expect("a rule has this name");
         let case = cases::corpus(&probe, 1, Some(8)).cases.remove(0);
         for most in [0, 1, 7] {
             let asked = Cell::new(0);
-            // A case that always fails is shrunk until no calls are left.
+            // A case that always fails is shrunk until `most` calls were made.
             let smallest = shrink(&probe, &case, 1, most, &|_| {
                 asked.set(asked.get() + 1);
                 true

@@ -20,13 +20,14 @@ const TRIES: usize = 32;
 /// Records the combinations that the cases of a rule have covered.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Counts the values of each style, so that a style uses all its ways in turn, independently of the styles between.
+    /// The number of draws of each style. Each style has its own count, so that it uses all its ways in turn, whatever
+    /// styles are drawn in between.
     counts: BTreeMap<&'static str, usize>,
-    /// The ways in which a tensor masked another one, each with the kind of garbage in the other one.
+    /// The used ways to mask one tensor by another, each with the kind of garbage in the masked tensor.
     garbage: BTreeSet<(WayKey, usize)>,
-    /// The pairs of special tensors that were tried since all of them had their turn, by number.
+    /// The numbers of the pairs of special tensors that were tried in this round. A round tries each pair once.
     pairs: BTreeSet<usize>,
-    /// Whether the left side absorbed one of these pairs.
+    /// Whether the left side absorbed a pair of this round.
     absorbs: bool,
 }
 
@@ -46,7 +47,7 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut
         Style::Placed | Style::Paired | Style::Garbage => {
             let style = if manner.style == Style::Paired { Style::Positive } else { Style::Ordinary };
             let plain = fitting(sides, Manner { style, ..manner }, random);
-            // Constants are finite numbers, so only inputs take special values.
+            // Constants are usually finite, so parameters take special values only if there are no inputs.
             let mut inputs: Vec<&str> = sides.written.named("input").map(|(name, _)| name).collect();
             if inputs.is_empty() {
                 inputs = sides.written.named("param").map(|(name, _)| name).collect();
@@ -98,7 +99,7 @@ impl Part {
     }
 }
 
-/// Returns the floating tensors among `inputs`.
+/// Returns the names of the floating tensors among those in `of`.
 fn floats(values: &Values, of: &[&str]) -> Vec<String> {
     let is_float = |name: &str| values.get(name).is_some_and(|t| t.dtype().is_float());
     of.iter().filter(|name| is_float(name)).map(|name| name.to_string()).collect()
@@ -116,7 +117,7 @@ fn put(values: &mut Values, name: &str, part: Part, number: f64, random: &mut fa
 /// Returns ordinary values with NaN or an infinity in one tensor, in the `n`th way.
 fn placed(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::Rng) -> Values {
     let floats = floats(&values, inputs);
-    // The parts of a tensor vary more slowly than the tensors, so that consecutive ways differ.
+    // The tensor changes with each `n`, and the part changes after all tensors had their turn.
     let (Some(name), part) = (floats.get(n % floats.len().max(1)), PARTS[n / floats.len().max(1) % PARTS.len()]) else {
         return values;
     };
@@ -124,11 +125,11 @@ fn placed(mut values: Values, inputs: &[&str], n: usize, random: &mut fastrand::
     values
 }
 
-/// The ways to choose infinities of a pair: either sign, throughout a tensor or along a row.
+/// The number of ways to put infinities into the first tensor of a pair: either sign, along a row or throughout.
 const INFINITIES: usize = 4;
 
-/// Returns positive values with infinities in one tensor, and a special number throughout another one, in the `n`th
-/// way with the `kind`th number. A single tensor is treated as in [`placed`].
+/// Returns positive values with infinities in one tensor, and a special number throughout another one. `n` selects the
+/// way, and `kind` shifts the choice of the special number. A single tensor is treated as in [`placed`].
 fn paired(mut values: Values, inputs: &[&str], n: usize, kind: usize, random: &mut fastrand::Rng) -> Values {
     let floats = floats(&values, inputs);
     let count = floats.len();
@@ -145,9 +146,9 @@ fn paired(mut values: Values, inputs: &[&str], n: usize, kind: usize, random: &m
     values
 }
 
-/// Returns a pair of special tensors that the left side absorbs: all its results are finite, as for a row of scores −∞
-/// that meets values of ∞. Few pairs are so, and a wrong right side spoils most of them. A pair is tried once before
-/// all had their turn, and [`TRIES`] pairs at most are tried for one case.
+/// Returns values with a pair of special tensors that the left side absorbs: all its results are finite. For example,
+/// attention may skip values of ∞ if all scores are −∞. Such pairs are rare, but a wrong right side gives NaN for most
+/// of them. Each round tries each pair once, and each case tries at most [`TRIES`] pairs.
 fn absorbed(
     sides: &Sides,
     plain: &Values,
@@ -161,7 +162,8 @@ fn absorbed(
     }
     let count = names.len();
     let pairs = INFINITIES * count * count.saturating_sub(1) * SPECIAL.len();
-    // A left side that absorbed no pair in a whole round is not tried again: a convolution takes long.
+    // If the left side absorbed no pair in a whole round, no further round starts, because evaluating a convolution
+    // takes long.
     if turns.pairs.len() >= pairs && std::mem::take(&mut turns.absorbs) {
         turns.pairs.clear();
     }
@@ -177,7 +179,7 @@ fn absorbed(
     })
 }
 
-/// Returns the tensor with other elements.
+/// Returns a tensor with `f` of the index and value of each element.
 fn changed(tensor: &Tensor, f: impl Fn(usize, f64) -> f64) -> Tensor {
     let elements: Vec<f64> = tensor.to_f64().into_iter().enumerate().map(|(at, x)| f(at, x)).collect();
     Tensor::from_f64(tensor.dtype(), tensor.dims(), elements)
@@ -185,7 +187,7 @@ fn changed(tensor: &Tensor, f: impl Fn(usize, f64) -> f64) -> Tensor {
 
 /// Returns ordinary values with a mask, and with garbage that the left side does not read, so that all its results are
 /// finite. A mask is a tensor of bools, or one in which the left side absorbs −∞ at some places. Each kind of garbage
-/// has its turn in each tensor.
+/// has its turn in each tensor. Returns `None` if no tensor masks another one.
 fn garbage(
     sides: &Sides,
     moderate: bool,
@@ -201,12 +203,12 @@ fn garbage(
     }
     let turn = turns.next("garbage");
     random.shuffle(&mut ways);
-    // Masks of single elements come before masks of rows: they hide less, and a fully masked row may have no result.
+    // Masks of single elements come before masks of rows, because a fully masked row may have no result.
     ways.sort_by_key(|way| way.axes.map_or(0, |(axis, _)| axis));
     ways.truncate(TRIES);
     let kinds = SPECIAL.len() + usize::from(!moderate);
     let seen = |turns: &Turns, way: &Way, kind: usize| turns.garbage.contains(&(way.key(), kind % kinds));
-    // Values that repeat an earlier combination are used only if every combination was covered.
+    // Values that repeat an earlier combination are used only if no way gives a new one.
     let mut again = None;
     for way in &ways {
         let mut new = (turn..turn + kinds).filter(|kind| !seen(turns, way, *kind));
@@ -231,12 +233,14 @@ fn garbage(
 #[derive(Clone, Debug)]
 struct Way {
     mask: String,
+    /// The value of the mask that hides an element.
     off: f64,
+    /// The masked tensor.
     of: String,
     axes: Option<(usize, usize)>,
 }
 
-/// The names of a way, and its axes.
+/// The mask, the masked tensor and the axes of a [`Way`].
 type WayKey = (String, String, Option<(usize, usize)>);
 
 /// Returns all ways in which one tensor may mask another, by their extents.
@@ -283,7 +287,7 @@ impl Way {
         (self.mask.clone(), self.of.clone(), self.axes)
     }
 
-    /// Returns the values with the mask set at one coordinate, or at every third element.
+    /// Returns the values with the mask set at the first coordinate of its axis, or at every third element.
     fn hidden(&self, plain: &Values, random: &mut fastrand::Rng) -> Option<Values> {
         let mask = plain.get(&self.mask).filter(|mask| mask.count() > 0)?;
         let dims = mask.dims().to_vec();
@@ -299,8 +303,8 @@ impl Way {
         Some(values)
     }
 
-    /// Returns the values with the mask set and garbage of a kind at hidden places; `None` if the left side reads the
-    /// garbage.
+    /// Returns the values with the mask set and garbage of a kind at hidden places. Returns `None` if the left side
+    /// reads the garbage.
     fn garbage(&self, sides: &Sides, plain: &Values, kind: usize, random: &mut fastrand::Rng) -> Option<Values> {
         let finite = |t: &Tensor| !t.dtype().is_float() || t.to_f64().iter().all(|x| x.is_finite());
         let results = |values: &Values| {
@@ -329,16 +333,18 @@ impl Way {
     }
 }
 
-/// The number of masks that a tensor must accept to count as a mask: a hidden row may accept any values.
+/// The number of random masks that a tensor must accept to count as a mask. A single one proves little, because a row
+/// that is hidden anyway accepts any values.
 const MASKS: usize = 8;
 
-/// Returns values with a mask, in a tensor where the left side accepts one. With −∞ at some places of each row every
-/// result is finite, and with ∞ some are not (functions that saturate absorb both). Every second mask has the least
-/// finite number instead of −∞, as many programs write it: a fully masked row then has a result. A domain that a rule
-/// states excludes that number, but not −∞.
+/// Returns values with a mask in a tensor that the left side accepts as one. A tensor is accepted if every result is
+/// finite with −∞ at some places of each row, but not with ∞ there. (Functions that saturate absorb both.)
+///
+/// Every second mask has the least finite number instead of −∞, as many programs write it, so that a fully masked row
+/// has a result. That number is used only if it is in the domain that the rule states.
 fn masked(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut fastrand::Rng) -> (Style, Values) {
     let finite = |t: &Tensor| t.dtype().is_float() && t.to_f64().iter().all(|x| x.is_finite());
-    // An op that turns NaN into a number does not count as one that absorbs.
+    // If an op turns NaN into a number, the left side does not absorb the mask.
     let absorbs = |values: &Values| {
         evaluated(&sides.written, values).is_ok_and(|left| !left.nan && left.results.iter().all(finite))
     };
@@ -376,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_what_they_are_called() {
+    fn each_part_has_the_expected_number_of_elements() {
         let count = |part: Part| (0..24).filter(|at| part.has(*at, 13, &[2, 3, 4])).count();
         assert_eq!(PARTS.map(count), [1, 4, 6, 24]);
     }
@@ -405,9 +411,9 @@ mod tests {
     }
 
     #[test]
-    fn each_pair_of_ends_meets_in_the_halves_of_a_tensor() {
+    fn each_pair_of_ends_occurs_in_the_halves_of_a_tensor() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
-        let probe = rules.probes().find(|p| &*p.rule().name == "decompose/glu-second").expect("a rule of this name");
+        let probe = rules.probes().find(|p| &*p.rule().name == "decompose/glu-second").expect("a rule has this name");
         let manner = Manner::of(probe.rule(), Style::Ends, &[]);
         let dtype = eutectic::DType::F32;
         let values: Values = [("?p".to_string(), Tensor::from_f64(dtype, &[4, 6], vec![1.0; 24]))].into();
@@ -415,7 +421,7 @@ mod tests {
         let ends = Tensor::from_f64(dtype, &[ends.len()], ends).to_f64();
         let mut seen = BTreeSet::new();
         for n in 0..ends.len() * ends.len() / 12 + 1 {
-            let all = values::halved(&values, manner, n).expect("it has halves")["?p"].to_f64();
+            let all = values::halved(&values, manner, n).expect("the last axis has an even extent")["?p"].to_f64();
             seen.extend(all.chunks(6).flat_map(|row| (0..3).map(|at| [row[at], row[at + 3]].map(f64::to_bits))));
         }
         for pair in ends.iter().flat_map(|a| ends.iter().map(|b| [*a, *b])) {
@@ -429,7 +435,7 @@ mod tests {
     fn ends_of_the_range_are_finite() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
         for name in ["decompose/scatter-prod", "decompose/scatter-sum"] {
-            let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule of this name");
+            let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule has this name");
             for case in crate::cases::corpus(&probe, 6, None).cases.iter().filter(|case| case.style == Style::Ends) {
                 let floats = case.values.values().filter(|t| t.dtype().is_float()).flat_map(Tensor::to_f64);
                 assert!(floats.into_iter().all(f64::is_finite), "{name}: {:?}", case.instance);
@@ -440,7 +446,7 @@ mod tests {
     #[test]
     fn the_least_number_has_its_turn_in_each_tensor() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
-        let probe = rules.probes().find(|p| &*p.rule().name == "simplify/flat-matmul").expect("a rule of this name");
+        let probe = rules.probes().find(|p| &*p.rule().name == "simplify/flat-matmul").expect("a rule has this name");
         let manner = Manner::of(probe.rule(), Style::Ends, &[]);
         let of = || Tensor::from_f64(eutectic::DType::F16, &[2], vec![1.0; 2]);
         let values: Values = ["a", "b", "c"].map(|name| (name.to_string(), of())).into();
@@ -471,8 +477,8 @@ mod tests {
             assert_eq!(counts.iter().filter(|count| **count > 0).count(), 2, "{counts:?}");
             seen.insert(counts);
         }
-        // Each of the three tensors has infinities in a row of three elements, or throughout, while each other one has
-        // special values in turn.
+        // Each of the three tensors has infinities along a row of three elements, and throughout. Each of the others
+        // has special values meanwhile.
         assert_eq!(seen.len(), 9, "{seen:?}");
     }
 
@@ -480,7 +486,7 @@ mod tests {
     fn each_kind_of_garbage_has_its_turn_behind_a_mask() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
         let named = |p: &eutectic_rewrites::Probe| &*p.rule().name == "unfuse/attention-bias";
-        let probe = rules.probes().find(named).expect("a rule of this name");
+        let probe = rules.probes().find(named).expect("a rule has this name");
         for seed in 1..4 {
             let cases = crate::cases::corpus(&probe, seed, None).cases;
             let mut seen = BTreeSet::new();
@@ -500,13 +506,13 @@ mod tests {
         }
     }
 
-    /// A mask of the least number hides all keys of a row, as for padded text. Rounded to 16 bits, it must not become
-    /// −∞.
+    /// A mask of the least number hides all keys of a row, as for padded text. Rounding to 16 bits must not turn this
+    /// number into −∞.
     #[test]
-    fn rows_that_are_masked_throughout_are_numbers_in_16_bits() {
+    fn fully_masked_rows_are_not_nan_in_16_bits() {
         let rules = eutectic::RuleSet::embedded().unwrap_or_else(|e| panic!("{e}"));
         for name in ["f16/attention-bias", "bf16/attention-bias"] {
-            let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule of this name");
+            let probe = rules.probes().find(|p| &*p.rule().name == name).expect("a rule has this name");
             let ordinary = |case: &&crate::cases::Case| case.style == Style::Ordinary && case.values["?m"].count() > 0;
             let cases = crate::cases::corpus(&probe, 1, None).cases;
             let mut judged = 0;
@@ -515,8 +521,8 @@ mod tests {
                 let mask = &values["?m"];
                 let least = vec![f64::from(f32::MIN); mask.count()];
                 values.insert("?m".into(), Tensor::from_f64(mask.dtype(), mask.dims(), least));
-                let right = evaluated(&case.sides.right, &values).expect("no ids are read");
-                let left = evaluated(&case.sides.written, &values).expect("no ids are read");
+                let right = evaluated(&case.sides.right, &values).expect("the side reads no ids");
+                let left = evaluated(&case.sides.written, &values).expect("the side reads no ids");
                 let has_nan = |all: &[Tensor]| all.iter().flat_map(Tensor::to_f64).any(f64::is_nan);
                 assert!(!has_nan(&left.results) && !has_nan(&right.results), "{name}");
                 judged += 1;

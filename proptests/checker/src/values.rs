@@ -25,24 +25,24 @@ pub enum Style {
     /// Like ordinary, but positive, for roots and logarithms.
     Positive,
     /// Numbers at which the arithmetic of the element type changes: limits of integers, halves, powers of two and their
-    /// neighbours, and the numbers of the rule's text. The most informative numbers of different tensors are combined
-    /// in every way, as far as the tensors have elements.
+    /// neighbours, and the numbers of the rule's text. The most informative numbers of different tensors occur in every
+    /// combination, if the tensors have enough elements.
     Boundary,
     /// Every magnitude that contracts cover.
     Moderate,
-    /// Numbers close to one number, so that differences cancel.
+    /// Numbers close to 1, so that differences cancel.
     Near,
     /// Zeros of both signs, ones, and ordinary numbers.
     Zeros,
-    /// Subnormal numbers, and the least normal ones.
+    /// Subnormal numbers and the least normal ones, or the least moderate ones.
     Tiny,
     /// Numbers near the largest one, or near its square root.
     Large,
     /// Numbers at the ends of the element type's range: the largest and the least, those whose products overflow or
     /// underflow, and every magnitude in between. Numbers of different tensors are combined as for `Boundary`.
     Ends,
-    /// Ordinary data, with large constants for the numbers that the program may state. Roundings that such a constant
-    /// causes are intended.
+    /// Ordinary data, with large constants for the numbers that the program may state. A program intends the roundings
+    /// that such a constant causes.
     Numbers,
     /// Ordinary, with infinities and NaN among them.
     NonFinite,
@@ -55,7 +55,7 @@ pub enum Style {
     /// mask, like `Placed`.
     Garbage,
     /// Ordinary, with −∞ or the least number in one tensor, as a mask that the left side absorbs. Without a mask, like
-    /// ordinary.
+    /// `Ordinary`.
     Masked,
 }
 
@@ -105,7 +105,7 @@ pub struct Manner<'a> {
     pub contract: Contract,
     /// The numbers of the rule's text.
     pub literals: &'a [f64],
-    /// The rule's variables, some of which have a domain.
+    /// The rule's variables, with the domains that the rule states.
     pub variables: &'a [Variable],
     /// Whether the contract covers the range of moderate numbers only.
     pub moderate: bool,
@@ -118,7 +118,8 @@ impl<'a> Manner<'a> {
         Manner { style, contract: promise(rule), literals, variables: &rule.variables, moderate }
     }
 
-    /// Returns the parameters for one tensor: constants are finite numbers, and they are moderate for any rule.
+    /// Returns the parameters for one tensor. Constants are finite and moderate, unless the rule is `exact`. In the
+    /// style `Numbers`, only tensors that may be numbers of the program have large numbers.
     pub fn of_tensor(self, name: &str) -> Manner<'a> {
         let name = name.split('.').next().unwrap_or(name);
         let constant = |v: &Variable| v.name == name && matches!(v.kind, VariableKind::Tensor { constant: true, .. });
@@ -139,18 +140,18 @@ impl<'a> Manner<'a> {
     }
 }
 
-/// Returns whether a rule has a product of matrices, attention or a norm. Their sums of products overflow in some
-/// order, so such rules promise the range for moderate numbers only.
+/// Returns whether a rule has a composite op or one with a named anchor, such as a product, attention or a norm. Sums
+/// of products overflow in some order, so such rules promise the range for moderate numbers only.
 fn mixes(rule: &Rule) -> bool {
     names(rule, |op| matches!(op.def().class, Class::Composite | Class::Anchor(Anchor::Named(_))))
 }
 
-/// Returns whether a side of a rule has an op that takes −∞ in an operand as a mask.
+/// Returns whether a side of a rule has an op that skips elements for which an operand is −∞.
 fn leaves_out(rule: &Rule) -> bool {
     names(rule, |op| op.def().leaves_out)
 }
 
-/// Returns whether a side of a rule has an op for which a predicate holds.
+/// Returns whether a side of a rule names an op for which a predicate holds.
 fn names(rule: &Rule, holds: impl Fn(Op) -> bool) -> bool {
     let mut found = false;
     let sides =
@@ -182,12 +183,12 @@ fn within((least, most): (f64, f64), x: f64, dtype: DType, random: &mut fastrand
     [x, -x].into_iter().find(|x| inside(*x)).unwrap_or_else(stored)
 }
 
-/// The extents that integers index.
+/// The extents that tensors of integers index.
 #[derive(Clone, Debug, Default)]
 pub struct Extents {
     /// The extent that each tensor of ids indexes.
     pub of: BTreeMap<String, usize>,
-    /// The extent for all integers, if ids are computed from them.
+    /// The bound for all integers, if ids are computed from them.
     pub all: Option<usize>,
 }
 
@@ -200,7 +201,7 @@ impl Extents {
 /// Returns values for all inputs and parameters of a graph. Indices are within `extents`.
 pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut fastrand::Rng) -> Values {
     let leaves: Vec<(&str, eutectic::NodeId)> = graph.named("input").chain(graph.named("param")).collect();
-    // One of several tensors may be ordinary, so that special values are combined with ordinary ones.
+    // One of several tensors may be ordinary, so that special values in one tensor occur with ordinary ones in another.
     let mixed = leaves.len() > 1
         && !matches!(
             manner.style,
@@ -251,7 +252,7 @@ pub fn draw(graph: &Graph, manner: Manner<'_>, extents: &Extents, random: &mut f
     leaves.iter().enumerate().filter_map(tensor).collect()
 }
 
-/// Returns the numbers that a style consists of, if they are few.
+/// Returns the numbers that a style consists of, or no numbers if the style has a range of them.
 fn special_floats(dtype: DType, manner: Manner<'_>) -> Vec<f64> {
     let exact = manner.contract == Contract::Exact;
     match manner.style {
@@ -272,8 +273,8 @@ fn special_integers(dtype: DType, manner: Manner<'_>, most: Option<usize>) -> Ve
     }
 }
 
-/// Enumerates the combinations of the first numbers of the tensors' lists: the elements at one index of all tensors are
-/// one combination. Elements beyond these are drawn from the list or, one in four, from all numbers.
+/// Enumerates the combinations of the first numbers of the tensors' lists. The elements of all tensors at one index are
+/// one combination. Further elements are drawn from the list or, one in four, from all numbers.
 struct Combinations<'a, T> {
     special: &'a [T],
     /// The number of entries at the start of each list that are combined.
@@ -303,8 +304,8 @@ impl<'a, T: Copy> Combinations<'a, T> {
     }
 }
 
-/// Returns the tensors with −∞ at random places of one of them. Every row keeps an element, or, with `rows`, some rows
-/// are masked as a whole.
+/// Returns the tensors with −∞ at random places of one of them. Every row keeps an element. With `rows`, some rows are
+/// masked as a whole instead. Returns `None` for a tensor without several floating elements in a row.
 pub fn masked(values: &Values, name: &str, rows: bool, random: &mut fastrand::Rng) -> Option<Values> {
     let tensor = values.get(name).filter(|t| t.dtype().is_float())?;
     let width = *tensor.dims().last().filter(|width| **width > 1)?;
@@ -334,8 +335,8 @@ pub fn remasked(values: &Values, name: &str, number: f64) -> Values {
     values
 }
 
-/// The number of sign patterns for tensors of large numbers, one for each bit of a tensor's position: any two of eight
-/// tensors differ in one.
+/// The number of sign patterns for tensors of large numbers, one for each bit of a tensor's index. Any two of eight
+/// tensors have opposite signs in some pattern.
 const SIGNS: usize = 3;
 
 /// Returns the number of ways in which [`opposed`] can fill this number of tensors.
@@ -364,8 +365,9 @@ pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
 }
 
 /// Returns values with pairs of numbers at the ends of the range. The two numbers of a pair are at the same position in
-/// the two halves of the last axis of the only tensor. So a gate is combined with the value that it scales. All pairs
-/// occur as `n` increases. Returns `None` for several tensors, or if there are no halves.
+/// the two halves of the last axis of the only tensor. In a gated activation, one number is then the gate, and the
+/// other one the value that it scales. All pairs occur as `n` increases. Returns `None` for several tensors, or if
+/// there are no halves.
 pub fn halved(values: &Values, manner: Manner<'_>, n: usize) -> Option<Values> {
     let (name, tensor) = values.iter().next().filter(|_| values.len() == 1)?;
     let width = *tensor.dims().last()?;
@@ -383,7 +385,7 @@ pub fn halved(values: &Values, manner: Manner<'_>, n: usize) -> Option<Values> {
     Some([(name.clone(), Tensor::from_f64(tensor.dtype(), tensor.dims(), all))].into())
 }
 
-/// Returns a number below 1 with all the bits of an `f64`.
+/// Returns a number in [0, 1) with 53 random bits.
 fn unit(random: &mut fastrand::Rng) -> f64 {
     (random.u64(..) >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -399,14 +401,15 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
     let (least, largest) = if manner.moderate { (most.recip(), most) } else { range(dtype) };
     match (manner.style, random.usize(..6)) {
         (Style::Ordinary | Style::Boundary, _) => x,
-        // Exponents x for which eˣ is subnormal.
+        // Exponents x for which eˣ or e⁻ˣ is subnormal.
         (Style::Ends, 0 | 1) => {
             let normal = range(dtype).0;
             let (low, high) = ((normal * 2.0 * dtype.unit_roundoff()).ln(), normal.ln());
             x.signum() * (low + (high - low) * unit(random))
         }
         (Style::Ends, _) => {
-            // The least exponent for moderate numbers gives the least subnormal number: half of it would be 0 in `f64`.
+            // The least magnitude is the least moderate or the least subnormal number. For `f64`, half of the latter
+            // would be 0.
             let subnormal = if manner.moderate { 1.0 } else { 2.0 * dtype.unit_roundoff() };
             let (low, high) = ((least * subnormal).log2(), largest.log2());
             x.signum() * (low + (high - low) * unit(random)).exp2()
@@ -431,9 +434,9 @@ fn float(dtype: DType, manner: Manner<'_>, random: &mut fastrand::Rng) -> f64 {
     }
 }
 
-/// Returns bools as in masks: three in four are true. If a promise holds for all masks, two rows in eight have no true
-/// element, and one has only true ones; `fast` rules promise nothing for a fully masked row. With ordinary numbers, all
-/// bools along a large dim are true, so that counts reach the limit of their type.
+/// Returns bools as in masks: three in four are true. Two rows in eight have no true element, and one has only true
+/// ones, unless the rule is `fast`: these rules promise nothing for a fully masked row. With ordinary numbers and a
+/// large dim, all bools are true, so that counts reach the limit of their type.
 fn truths(dims: &[usize], manner: Manner<'_>, random: &mut fastrand::Rng) -> Vec<i64> {
     let (count, width) = (dims.iter().product(), dims.last().copied().unwrap_or(1));
     let fast = manner.contract == Contract::Fast;
@@ -458,7 +461,7 @@ fn integer(style: Style, most: Option<usize>, random: &mut fastrand::Rng) -> i64
         return if most == 0 { 0 } else { random.usize(..most) as i64 };
     }
     match style {
-        // Integers wrap: any bits are legal.
+        // Any bits are legal, because integer arithmetic wraps.
         Style::Large | Style::NonFinite => random.i64(..),
         Style::Zeros => random.usize(..3) as i64 - 1,
         _ => random.usize(..21) as i64 - 8,

@@ -18,14 +18,14 @@ use crate::boundary::range;
 /// A flag for each element; empty if no flag is set.
 type Marks = Vec<bool>;
 
-/// The elements of a tensor that were made from results out of range.
+/// The elements of a tensor that depend on results out of range.
 #[derive(Clone, Debug, Default)]
 pub struct Wild {
-    /// An intermediate result overflowed.
+    /// Elements with an intermediate result that overflowed.
     over: Marks,
-    /// An intermediate result was subnormal, or vanished.
+    /// Elements with an intermediate result that was subnormal or vanished.
     under: Marks,
-    /// Elements that are NaN because infinities met, as in ∞ − ∞ or 0 · ∞.
+    /// Elements that are NaN because of an operation on infinities, such as ∞ − ∞ or 0 · ∞.
     met: Marks,
 }
 
@@ -40,7 +40,7 @@ impl Wild {
         self.over(at) || self.under.get(at) == Some(&true)
     }
 
-    /// Returns whether an element is NaN because infinities met, such as those of poles.
+    /// Returns whether an element is NaN because of an operation on infinities, such as those of poles.
     pub fn met(&self, at: usize) -> bool {
         self.met.get(at) == Some(&true)
     }
@@ -135,7 +135,7 @@ impl Step<'_> {
         offsets(dims, &broadcast_strides(&operand.dims, dims.len()), 0)
     }
 
-    /// Returns the elements that leave the range in this node itself.
+    /// Returns the elements that leave the range in this node, not in one before it.
     fn own(&self) -> Result<Vec<Wild>, InterpError> {
         // A view computes nothing.
         if matches!(self.node.op.def().class, Class::View(_)) {
@@ -153,8 +153,8 @@ impl Step<'_> {
         Ok(all)
     }
 
-    /// Returns the NaN that this node itself made of infinities: if 1 or −1 replaces the infinities, the result is a
-    /// number.
+    /// Marks each NaN that this node made of infinities. If 1 or −1 replaces the infinities, such an element is not
+    /// NaN.
     fn met(&self) -> Result<Vec<Marks>, InterpError> {
         let is_nan = |x: &Value<f64>| reals(x).iter().any(|x| x.is_nan());
         let is_infinite = |x: &&Value<f64>| reals(x).iter().any(|x| x.is_infinite());
@@ -169,7 +169,8 @@ impl Step<'_> {
         Ok(self.results.iter().zip(&tame).map(marks).collect())
     }
 
-    /// Marks elements that are not normal numbers of the type, although all of their operands are finite.
+    /// Marks elements that overflow or are subnormal. An infinity does not count as overflow if it comes from an
+    /// operand that is not finite, or from a pole.
     fn out_of_range(&self, result: &Value<f64>) -> Wild {
         let (least, largest) = range(result.dtype);
         let (over, under) = (|x: &f64| x.abs() > largest, |x: &f64| *x != 0.0 && x.abs() < least);
@@ -191,7 +192,7 @@ impl Step<'_> {
         for x in self.operands.iter().filter(|x| !reals(x).is_empty()) {
             for (at, from) in self.places(x).into_iter().enumerate() {
                 let from = reals(x)[from as usize];
-                // An infinity made of a zero is a pole.
+                // An infinite result of a zero is a pole.
                 let pole = from == 0.0 && reals(result)[at].is_infinite();
                 wild.over[at] &= from.is_finite() && !pole;
             }
@@ -256,9 +257,9 @@ mod tests {
 
     use crate::evaluate::evaluated;
 
-    /// x·r − m·r with r = 1/√s: for s = 0, infinities meet in the difference. For s < 0, r itself is NaN.
+    /// The program is x·r − m·r with r = 1/√s. For s = 0, the difference may be ∞ − ∞. For s < 0, r itself is NaN.
     #[test]
-    fn nan_of_infinities_that_meet_is_told_from_nan_of_a_domain() {
+    fn nan_made_of_infinities_is_distinguished_from_nan_outside_of_a_domain() {
         let mut g = Graph::new("poles");
         let [x, m, s] = ["x", "m", "s"].map(|name| g.input(name, Type::tensor(DType::F32, &[5])).unwrap());
         let r = g.apply("rsqrt", &[s], &[]).unwrap();

@@ -1,4 +1,5 @@
-//! Predicts whether a rule can pay: compares the predicted times of both sides at dims of realistic size.
+//! Predicts whether a rule can make a program faster: compares the predicted times of both sides at dims of realistic
+//! size.
 
 use eutectic::{Compiler, Graph, RuleSet};
 use eutectic_ir::lang::Bindings;
@@ -35,8 +36,8 @@ pub struct Worth {
     pub instances: usize,
 }
 
-/// Plans both sides of instances with large dims on each backend, without the rule, until the right side of one takes
-/// at most `enough` times as long as the left. Returns `None` if no instance has a plan.
+/// Plans both sides of instances with large dims on each backend, without the rule. Stops at the first instance whose
+/// right side takes at most `enough` times as long as its left side. Returns `None` if no instance has a plan.
 ///
 /// # Errors
 /// If the rules that make a program computable are not among the embedded ones: a defect of this build.
@@ -80,8 +81,8 @@ fn seconds(compiler: &Compiler, side: &Graph) -> Option<f64> {
     compiler.plan(side).ok().map(|planned| planned.seconds())
 }
 
-/// Reports rules whose right side is slower on every backend in every instance, unless they declare it, and rules that
-/// declare it without being slower.
+/// Reports rules whose right side is slower on every backend in every instance, unless they are declared `(canonical)`.
+/// Also reports canonical rules whose right side is not slower.
 ///
 /// # Errors
 /// See [`worth`].

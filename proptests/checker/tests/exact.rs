@@ -1,11 +1,11 @@
-//! `--fp exact` forbids changes of roundings, not ops: a program that has a plan under rules that round has one without
-//! them.
+//! `--fp exact` forbids changes of roundings, not ops: a program that has a plan with rules that round also has a plan
+//! without them.
 
 use eutectic::{Compiler, Cpu, CpuOptions, DType, Graph, RuleSet};
 use eutectic_ir::{Attr, Class, Op, Type};
 use eutectic_rewrites::{Choice, Fp};
 
-/// Returns a graph that consists of the op, applied to floating operands of one type.
+/// Returns a graph that applies the op to inputs. All floating inputs have the type `dtype`.
 fn alone(op: Op, dtype: DType) -> Option<Graph> {
     let mut random = fastrand::Rng::with_seed(1);
     (0..400).find_map(|_| {
@@ -37,7 +37,7 @@ fn alone(op: Op, dtype: DType) -> Option<Graph> {
 }
 
 #[test]
-fn every_op_compiles_alone_whatever_rules_may_do_to_rounding() {
+fn every_op_that_compiles_with_rounding_rules_compiles_with_exact_rules() {
     let compiler = |fp| {
         let rules = RuleSet::embedded().unwrap().choose(&Choice { fp, ..Choice::default() }).unwrap();
         let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });

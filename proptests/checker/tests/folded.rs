@@ -12,7 +12,8 @@ const NUMBERS: [f64; 16] =
 /// subnormal numbers to 0.
 const EPS: f64 = 16.0;
 
-/// Returns drawn attributes for an op of one or two floats, or `None` if the op takes other operands.
+/// Returns drawn attributes for an op with this number of `f32` operands and an `f32` result. Returns `None` if the op
+/// takes other operands.
 fn attrs(op: Op, operands: usize) -> Option<Vec<Attr>> {
     let mut random = fastrand::Rng::with_seed(3);
     (0..200).find_map(|_| {
@@ -36,7 +37,7 @@ fn alike(op: Op, of: (f64, f64), folded: f64, kernel: f64) {
 }
 
 #[test]
-fn folding_gives_what_kernels_give() {
+fn folding_gives_the_results_of_kernels() {
     let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
     let compiler = Compiler::new(cpu).unwrap().with_rules(RuleSet::embedded().unwrap());
     let run = |graph: &Graph, inputs: &[Tensor]| -> Vec<f64> {
@@ -61,7 +62,8 @@ fn folding_gives_what_kernels_give() {
                 .collect();
             applied(&mut graph, op, &attrs, &ids);
             let kernels = run(&graph, &inputs[..operands]);
-            // Constants of several elements are folded too. One is also an output, which a run stores.
+            // Constants of several elements are folded, too. The folded constant is the output, so the run must store
+            // it.
             let mut graph = Graph::new("of vectors");
             let ids: Vec<_> = (inputs[..operands].iter()).map(|v| graph.constant(v.clone()).unwrap()).collect();
             applied(&mut graph, op, &attrs, &ids);

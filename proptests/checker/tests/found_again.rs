@@ -11,7 +11,7 @@ use eutectic_rewrites::{Choice, Options, Phase, Probe, Sides, optimize};
 /// The number of instances of each rule.
 const INSTANCES: usize = 6;
 
-/// Ops that are not restored, with the reason.
+/// The rules whose composite op is not restored, each with the reason.
 const LOST: &[(&str, &str)] = &[
     ("decompose/attention-block", PARTS),
     ("decompose/attention-block-mask", PARTS),
@@ -88,7 +88,7 @@ fn instances(probe: &Probe) -> Vec<Sides> {
         let mut random = fastrand::Rng::with_seed(seed);
         let instance = Instance::draw(probe.rule(), &mut Drawn::from(&palette, &mut random), Bindings::default())?;
         let sides = instance.sides(probe, 0).ok()?;
-        // With axes of extent 1, too little of an op remains to recognise it.
+        // With axes of extent 1, other rules simplify the ops of the definition, and the op is not recognized.
         let wide = |node: &Node| node.ty.dims().is_some_and(|dims| dims.iter().all(|d| *d > 1));
         let is_wide = sides.written.nodes().all(|(_, node)| wide(node));
         is_wide.then_some(sides)
@@ -100,7 +100,7 @@ fn is_composite(node: &Node) -> bool {
     matches!(node.op.def().class, Class::Composite)
 }
 
-/// Returns whether two attributes are equal, numbers up to the rounding of their computation.
+/// Returns whether two attributes are equal. Numbers may differ by the rounding of their computation.
 fn alike(a: &Attr, b: &Attr) -> bool {
     match (a.float(), b.float()) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-5 * a.abs().max(b.abs()),

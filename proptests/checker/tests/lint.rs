@@ -1,4 +1,4 @@
-//! `rules lint` finds no fault with the costs of the shipped rules, and reports rules that cannot pay.
+//! `rules lint` accepts the predicted times of the embedded rules, and reports rules that cannot make a program faster.
 
 use eutectic::{Compiler, Cpu, CpuOptions, RuleSet, engine::ir::lang::Source};
 use eutectic_checker::worth;
@@ -12,7 +12,7 @@ fn found(rules: &RuleSet, threads: usize) -> Vec<Lint> {
 #[test]
 fn the_shipped_rules_pay() {
     let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
-    // The gain of parallel loops depends on the machine.
+    // The gain of parallel loops depends on the number of threads.
     for threads in [1, 16] {
         let found = found(&rules, threads);
         assert!(found.is_empty(), "{threads} threads: {found:#?}");

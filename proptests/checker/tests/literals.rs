@@ -20,7 +20,7 @@ const OTHERS: usize = 24;
 /// The maximal number of draws.
 const DRAWS: usize = 60;
 
-/// Returns the numbers that a left side requires in its text.
+/// Returns the numbers that the left side of a rule requires.
 fn literals(rule: &Rule) -> Vec<f64> {
     let mut found: Vec<f64> = rule.variables.iter().filter_map(|v| v.wanted.map(|wanted| wanted.value)).collect();
     for root in &rule.roots {
@@ -36,7 +36,7 @@ fn literals(rule: &Rule) -> Vec<f64> {
 /// Returns the number of an element type whose bits are the low bits of `bits`.
 fn of_bits(dtype: DType, bits: u64) -> Tensor {
     let bits = if dtype == DType::Bool { bits & 1 } else { bits };
-    Tensor::new(dtype, &[], bits.to_le_bytes()[..dtype.size()].to_vec()).expect("it has the size")
+    Tensor::new(dtype, &[], bits.to_le_bytes()[..dtype.size()].to_vec()).expect("the size is that of the type")
 }
 
 fn bits(number: &Tensor) -> u64 {
@@ -70,12 +70,12 @@ fn number(node: &Node) -> Option<&Tensor> {
     }
 }
 
-/// Returns the numbers that a rule mistakes for those of its text, and the number of tried ones.
+/// Returns a description of each number that a rule mistakes for one of its text, and the number of tried numbers.
 fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
     let rule = probe.rule();
     let wanted = literals(rule);
     let choice = Choice { only: vec![rule.name.to_string(), "legalize/*".into()], ..Choice::default() };
-    let alone = packs.choose(&choice).expect("the rule is one of the packs");
+    let alone = packs.choose(&choice).expect("the packs have the rule");
     let mut random = fastrand::Rng::with_seed(1);
     let (mut found, mut tried) = (Vec::new(), 0);
     for dtype in [DType::Bf16, DType::F16, DType::F32, DType::F64, DType::I32, DType::U8, DType::Bool] {
@@ -94,7 +94,8 @@ fn mistaken(probe: &Probe, packs: &RuleSet) -> (Vec<String>, usize) {
         };
         let instance = (0..DRAWS).find_map(|_| {
             let drawn = Instance::draw(rule, &mut Drawn::from(&palette, &mut random), Bindings::default())?;
-            // A number variable that equals a number of the text by chance may have any other value too.
+            // Skip instances in which a number variable equals a number of the text by chance. The rule matches any
+            // other value of that variable, too.
             let asked = rule.variables.iter().filter(|v| v.wanted.is_some()).count();
             let apart = drawn.numbers().iter().filter(|x| wanted.contains(x)).count() <= asked;
             let is_of_type =
@@ -139,6 +140,6 @@ fn exact_rules_match_the_numbers_of_their_text_only() {
     let untried: Vec<_> = results.iter().filter(|(_, (_, tried))| *tried == 0).map(|(name, _)| name).collect();
     let tried: usize = results.iter().map(|(_, (_, tried))| tried).sum();
     println!("{tried} numbers for {} rules; none for {untried:?}", results.len());
-    // A rule of integers only has no neighbours that a float would have.
+    // A few rules have no constant of these element types in any drawn instance.
     assert!(untried.len() < 4 && tried > 1500, "{tried} tried; none for {untried:?}");
 }

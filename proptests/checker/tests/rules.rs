@@ -22,15 +22,15 @@ fn embedded_rules_hold() {
     let wrong: String = reports.iter().map(|r| r.explain(&format!("eutectic rules check '{}'", r.rule))).collect();
     assert!(wrong.is_empty(), "{wrong}");
     for report in &reports {
-        assert!(report.cases >= 10 && report.judged > 0, "hardly checked: {report:#?}");
-        assert!(report.fired > 0, "never seen to fire: {report:#?}");
+        assert!(report.cases >= 10 && report.judged > 0, "too few cases or judged elements: {report:#?}");
+        assert!(report.fired > 0, "the rule never fired: {report:#?}");
     }
 }
 
 /// A broken guard must change a shared tensor in all members of a group. Otherwise the checker judges a program that
-/// the engine never sees.
+/// cannot exist.
 #[test]
-fn members_of_a_group_share_what_is_changed_in_one() {
+fn a_changed_tensor_is_shared_by_all_members_of_a_group() {
     let packs = RuleSet::embedded().unwrap();
     let probes: Vec<Probe> = packs.probes().filter(|p| p.rule().group).collect();
     assert!(!probes.is_empty());
@@ -74,8 +74,8 @@ fn right_rules_are_not_refuted() {
     }
 }
 
-/// Rules whose mutants differ in few values only: rows of −∞ only, scores far below the others, numbers that f16
-/// rounds.
+/// Rules with mutants that differ on few values only: rows that are all −∞, scores far below the others, and numbers
+/// that f16 rounds.
 const SUBTLE: [&str; 5] = [
     "fuse/attention-guarded-bias",
     "fuse/mask-where-finite",
@@ -85,13 +85,13 @@ const SUBTLE: [&str; 5] = [
 ];
 
 #[test]
-fn subtle_mutants_are_found_out() {
+fn subtle_mutants_are_detected() {
     let rules = RuleSet::embedded().unwrap();
     let probes: Vec<Probe> = rules.probes().filter(|p| SUBTLE.contains(&&*p.rule().name)).collect();
     let reports = Checker::new(Options { mutants: true, ..Options::default() }).unwrap().check_all(&probes).unwrap();
     assert_eq!(reports.len(), SUBTLE.len());
     for report in &reports {
-        let mutants = report.mutants.as_ref().expect("they were tried");
+        let mutants = report.mutants.as_ref().expect("mutants were requested");
         assert!(mutants.killed > 0 && mutants.survivors.is_empty(), "{}: {mutants:#?}", report.rule);
     }
 }

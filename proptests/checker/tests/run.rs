@@ -1,4 +1,4 @@
-//! The judge of programs finds inaccurate kernels and wrong rules in every floating type, and distinguishes them.
+//! `run::check` finds inaccurate kernels and wrong rules in every floating type, and distinguishes them.
 
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ impl Session for Run {
     }
 }
 
-/// Returns rmsnorm(softmax(x / 2)): composites whose parts round to 16 bits in between if they are stored.
+/// Returns rmsnorm(softmax(x / 2)): composites whose intermediate results are rounded to 16 bits if a plan stores them.
 fn composites(dtype: DType) -> Graph {
     let mut graph = Graph::new("composites");
     let x = graph.input("x", Type::tensor(dtype, &[5, 24])).unwrap();
@@ -159,7 +159,7 @@ fn kernels_that_are_off_are_found() {
             Compiler::new(Off(cpu, units)).unwrap().with_strategy(strategy)
         };
         for dtype in FLOATS {
-            // A result that is computed in f32 and rounded at the end is off by few units of a short type.
+            // A 16-bit result is computed in f32 and rounded once, so its bound is only a few units.
             let units = if dtype.size() > 2 { 300.0 } else { 4.0 };
             assert_eq!(fault(&compiler(0.0), dtype), None, "{dtype}, {strategy:?}");
             assert_eq!(fault(&compiler(units), dtype), Some(Fault::Kernels), "{dtype}, {strategy:?}");
@@ -182,7 +182,7 @@ fn rules_that_are_wrong_are_found() {
 }
 
 /// Returns six layers of products and norms, or of convolutions. A block is planned once and called for each layer.
-/// Other blocks read the results of convolutions with their channels last.
+/// Blocks read the results of convolutions with the channels last.
 fn layers(dtype: DType, images: bool) -> Graph {
     let mut graph = Graph::new("layers");
     let dims: &[usize] = if images { &[1, 4, 6, 6] } else { &[5, 24] };

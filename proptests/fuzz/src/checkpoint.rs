@@ -4,10 +4,10 @@ use std::io::{Cursor, Write};
 
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-/// Returns an archive as torch writes it, with this list of tensors and one storage of six numbers.
+/// Returns an archive as torch writes it. `pickle` is its list of tensors, and it has one storage of six numbers.
 ///
 /// # Panics
-/// Never, because it is written to memory.
+/// Never, because writes to memory succeed.
 pub fn checkpoint(pickle: &[u8]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);

@@ -7,7 +7,8 @@ use std::{
 
 use crate::{checkpoint::checkpoint, readers::Reader};
 
-/// The maximal size of a file in the corpus. Small files are read fast, and most damage in them matters.
+/// The maximal size of a file in the corpus, in bytes. Small files are read fast, and damage rarely hits unimportant
+/// data.
 const LARGEST: u64 = 100_000;
 
 /// The checkout of the repository from which the fuzzer was built.
@@ -16,7 +17,7 @@ pub const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Returns the files of a checkout that a reader reads.
 ///
 /// # Panics
-/// If the checkout lacks them.
+/// If the checkout lacks such files.
 pub fn of(reader: &Reader, checkout: &Path) -> Vec<Vec<u8>> {
     let files = |folder: &str, ending: &str| files(checkout, folder, ending);
     let found = match reader.name {
@@ -73,7 +74,7 @@ fn cases(checkout: &Path) -> Vec<Vec<u8>> {
     files(checkout, "eutectic/tests/cases", "case").into_iter().map(graph).collect()
 }
 
-/// Returns each rule of the packs and of the language's tests as a file. One file of all rules would be read slowly.
+/// Returns each rule of the packs and of the language's tests as a file. A file with all rules would be slow to read.
 fn rules(checkout: &Path) -> Vec<Vec<u8>> {
     let all = [files(checkout, "rewrites/rules", "rules"), files(checkout, "rewrites/tests/rules", "rules")].concat();
     let each = |file: &Vec<u8>| -> Vec<Vec<u8>> {
@@ -83,7 +84,7 @@ fn rules(checkout: &Path) -> Vec<Vec<u8>> {
     all.iter().flat_map(each).collect()
 }
 
-/// Graphs with the features of the language that no rewriting case uses.
+/// Graphs with features of the language that no rewriting case uses.
 const GRAPHS: [&str; 4] = [
     "(graph \"run time\" (dim S :least 1 :most 16) (input x f32[S 8]) (param w f32[8 4])\n  (let h (matmul x w) :origin a.b)\n  (output y (softmax h :axis -1)))",
     "(graph \"halve\" (input x f32[])\n (sub large (input y f32[]) (output large (gt y (const f32[] { 1.0 }))))\n (sub half (input y f32[]) (output y (mul y (const f32[] { 0.5 }))))\n (output y (while large half x :most 4)))",

@@ -11,7 +11,7 @@ use crate::readers::Form;
 const NUMBERS: [i64; 14] =
     [0, 1, -1, 2, 127, 255, 256, 65_536, i32::MAX as i64, 1 << 32, 1 << 40, 1 << 62, i64::MAX, i64::MIN];
 
-/// Words that texts use in place of numbers.
+/// Words that replace a word of a text: numbers, and values of other kinds.
 const WORDS: [&str; 22] = [
     "0",
     "1",
@@ -37,7 +37,7 @@ const WORDS: [&str; 22] = [
     "?x",
 ];
 
-/// The maximal depth of nested fields.
+/// The maximal depth of nested messages in which fields are damaged.
 const DEPTH: usize = 12;
 
 /// Returns a file of a corpus, damaged in one to four ways.
@@ -48,7 +48,7 @@ pub fn damaged(form: Form, corpus: &[Vec<u8>], random: &mut Rng) -> Vec<u8> {
     let mut file = corpus[random.usize(..corpus.len())].clone();
     for _ in 0..random.usize(1..5) {
         let other = &corpus[random.usize(..corpus.len())];
-        // A file of any form may also be damaged as mere bytes.
+        // One in six ways ignores the form of the file, and damages bytes.
         let form = if random.u8(..6) == 0 { Form::Bytes } else { form };
         file = match form {
             Form::Bytes => bytes(file, other, random),
@@ -278,7 +278,7 @@ fn headed(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     [&(damaged.len() as u64).to_le_bytes(), &damaged[..], &file[8 + own.len()..]].concat()
 }
 
-/// Returns an array with a damaged header or contents, whose stated header length is right.
+/// Returns an array file with a damaged header, whose stated length is right.
 fn array(file: &[u8], other: &[u8], random: &mut Rng) -> Vec<u8> {
     let header = |file: &[u8]| {
         let length = usize::from(u16::from_le_bytes(*file.get(8..)?.first_chunk()?));
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_damaged_stays() {
+    fn undamaged_parts_of_a_file_are_kept() {
         let message = [vec![8, 150, 1], vec![18, 2, b'h', b'i'], vec![29, 0, 0, 128, 63]].concat();
         let mut again = Vec::new();
         split(&message).unwrap().iter().for_each(|field| put(field.key, field.value, &mut again));

@@ -2,8 +2,8 @@
 //! panic.
 //!
 //! Valid files ([`corpus`]) are damaged within their structure ([`damage`]): tokens and bracketed parts of texts,
-//! fields of protocol buffers, headers and archives. The structure around the damage stays well-formed. Files that a
-//! reader accepts must satisfy more ([`readers`]).
+//! fields of protocol buffers, headers and archives. The structure around the damage stays well-formed. Some readers
+//! make further promises about files that they accept ([`readers`]).
 
 mod checkpoint;
 pub mod corpus;
@@ -48,8 +48,8 @@ pub struct Finding {
 pub struct Summary {
     /// The number of files that were read.
     pub executions: u64,
-    /// The number of files that were accepted. If damage leaves too few of them, only the first check of a reader is
-    /// tested.
+    /// The number of files that were accepted. If there are too few, the fuzzer tests only the first checks of a
+    /// reader.
     pub accepted: u64,
     /// The files that a reader handled wrongly.
     pub findings: Vec<Finding>,
@@ -64,8 +64,8 @@ impl Summary {
     }
 }
 
-/// Reads damaged files on some threads. A seed and a number always give the same files. `checkout` is the folder of the
-/// valid files. `progress` is called with the number of files read.
+/// Reads damaged files on several threads. The seed and the number of an execution determine its file. `checkout` is
+/// the checkout with the valid files. `progress` is called with the number of files read.
 ///
 /// # Panics
 /// If the temporary folder cannot be written.

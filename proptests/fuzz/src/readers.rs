@@ -41,7 +41,7 @@ pub enum Outcome {
 
 /// A temporary folder for files that are read from the disk.
 pub struct Place {
-    // The folder, which is removed when this is dropped.
+    // `TempDir` removes the folder when it is dropped.
     folder: tempfile::TempDir,
 }
 
@@ -49,7 +49,7 @@ impl Place {
     /// Returns a new temporary folder.
     ///
     /// # Errors
-    /// If none can be made.
+    /// If the folder cannot be made.
     pub fn new() -> io::Result<Place> {
         Ok(Place { folder: tempfile::tempdir()? })
     }
@@ -103,7 +103,7 @@ fn ended<T, E: std::fmt::Display>(result: Result<T, E>) -> Outcome {
     }
 }
 
-/// Refuses bytes that are not UTF-8, which readers of text never get.
+/// Refuses bytes that are not UTF-8, because readers of text take strings only.
 fn utf8(bytes: &[u8], read: impl FnOnce(&str) -> Outcome) -> Outcome {
     std::str::from_utf8(bytes).map_or(Outcome::Refused, read)
 }
