@@ -13,8 +13,8 @@
 //! 3. `ops` defines the op table a second time, as symbolic semantics: each op gives the term of its result's element
 //!    at an index. A test compares these terms with the interpreter.
 //! 4. Indices are integer polynomials with quotients, in `term`. A small decision procedure in `facts` proves
-//!    inequalities. Its `true` is a proof, and its `false` means only that it found none. With `--solver z3`, z3 decides
-//!    the questions that the procedure leaves open, and checks the procedure's answers (`smt`).
+//!    inequalities. Its `true` is a proof, and its `false` means only that it found none. With `--solver z3`, z3
+//!    decides the questions that the procedure leaves open, and checks the procedure's answers (`smt`).
 //! 5. Terms are equal if their normal forms are the same term. `bits` normalizes by laws that hold bit for bit, and
 //!    `lower` and `real` by those of real arithmetic.
 //! 6. A contract that lets rounding differ promises more than equality over the reals. `contract` proves the rest:
