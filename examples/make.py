@@ -34,7 +34,7 @@ def lengths():
 
 
 def perceptron():
-    """Two layers with a rectifier between them, for any batch; y.npy is what NumPy computes."""
+    """Two layers with a rectifier between them, for any batch. NumPy computes y.npy."""
     x, w1, b1, w2, b2 = integers(2, 6), integers(6, 8), integers(8), integers(8, 3), integers(3)
     weights = {"w1": w1, "b1": b1, "w2": w2, "b2": b2}
     nodes = [

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every example and checks what it prints. Usage: run.sh BINARY, which must have the feature `text`. It needs neither a network nor a GPU,
+# Runs every example and checks its output. Usage: run.sh BINARY, which must have the feature `text`. It needs neither a network nor a GPU,
 # and takes seconds.
 set -euo pipefail
 eutectic=$(realpath -e "${1:?Usage: run.sh BINARY}")

@@ -11,7 +11,7 @@ use eutectic::{
 };
 
 const BOUND: usize = 1024;
-/// The number of rounds. In each round, both programs run `STEPS` steps. The median of the rounds' ratios is printed.
+/// The number of rounds. Each round runs `STEPS` steps of both programs. The median of the rounds' ratios is printed.
 const ROUNDS: usize = 15;
 const STEPS: usize = 20;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use eutectic::{Compiler, Error, Graph, StageTimes};
 use eutectic_benches::{bert_base, bert_base_primitive, compiler};
 
-/// The number of rounds, of which the fastest one counts.
+/// The number of rounds. The fastest one counts.
 const ROUNDS: usize = 9;
 
 fn main() -> Result<(), Error> {

@@ -1,9 +1,9 @@
 //! Measures pointwise kernels, kernels on rows and matrix products of a device. Each kernel runs alone, many times in a
 //! row, on buffers of the device.
 //!
-//! `cargo run --release -p eutectic-benches --example kernels -- BACKEND [WORD…]`; `benches/peers/gpu.py` measures
-//! torch. A time is the minimum of several turns. Bytes are counted as if each input were read once and each result
-//! written once.
+//! `cargo run --release -p eutectic-benches --example kernels -- BACKEND [WORD…]`; words select the graphs whose names
+//! contain one of them. `benches/peers/gpu.py` measures torch. A time is the minimum of several turns. Bytes are
+//! counted as if each input were read once and each result written once.
 
 use eutectic::{
     Compiler, Error, Listed, Setup,
@@ -37,8 +37,7 @@ const GRAPHS: [(&str, &str); 8] = [
     ("sum of columns", "(input x f32[$rows $points]) (output y (reduce-sum x :axes [0] :keep false))"),
 ];
 
-/// Rows, terms of sums and columns of matrix products, as in `gpu.py`: those of MiniLM, BERT, SAM and decoders, and
-/// square ones.
+/// M, K and N of matrix products, as in `gpu.py`: those of MiniLM, BERT, SAM and decoders, and square ones.
 const PRODUCTS: [[usize; 3]; 30] = [
     [128, 384, 1152],
     [128, 384, 384],

@@ -18,7 +18,7 @@ fn start(name: &str) -> Result<(Graph, NodeId, NodeId), Error> {
     Ok((graph, x, z))
 }
 
-/// Returns a chain of ops: tanh, times z, sine, plus x, and again from the start.
+/// Returns a chain of ops that repeats tanh, times z, sine, plus x.
 fn chain(ops: usize) -> Result<Graph, Error> {
     let (mut graph, x, z) = start("chain")?;
     let mut at = x;
@@ -77,7 +77,7 @@ fn random(ops: usize) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// Returns a chain that combines the previous value by `op` with a further constant, parameter or input. The
+/// Returns a chain in which `op` combines the previous value with a further constant, parameter or input. The
 /// exponential of each value is an output.
 fn prefixes(op: &str, other: &str, count: usize) -> Result<Graph, Error> {
     let (mut graph, mut at, _) = start("prefixes")?;

@@ -20,10 +20,11 @@ use eutectic::{
     packs,
 };
 
-/// The number of timed runs. `WARMUP` is the least number of runs before them.
+/// The number of timed runs.
 const RUNS: usize = 40;
+/// The least number of runs before the timed ones.
 const WARMUP: usize = 5;
-/// The number of listed kinds of kernels, slowest first.
+/// The number of kinds of kernels that are listed, the slowest ones first.
 const LISTED: usize = 10;
 
 /// Returns a graph for a batch of texts.
@@ -51,7 +52,7 @@ const MODELS: &[(&str, Make)] = &[
     ("llama-1b decode kv1024", || Ok(LlamaConfig::one_billion(1024).step(1024_usize, true)?)),
 ];
 
-/// Returns values with which activations neither vanish nor overflow. The values of a block are repeated, because
+/// Returns values with which activations neither vanish nor overflow. A block of random values is repeated, because
 /// random numbers for billions of weights would take long.
 fn value(name: &str, ty: &Type) -> Option<Tensor> {
     let (dtype, dims) = (ty.dtype()?, ty.dims()?);

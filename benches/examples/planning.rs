@@ -19,7 +19,7 @@ use eutectic::{
 };
 use eutectic_cuda::Absent;
 
-/// Plans a model and prints the measurements in a line.
+/// Plans a model, and prints the measurements as a line.
 fn run(compiler: &Compiler, file: &Path, plans: Option<&Path>) -> Result<(), Box<dyn std::error::Error>> {
     let graph = Model::open(file)?.import(&BTreeMap::new())?.graph;
     let start = ProcessTime::now();

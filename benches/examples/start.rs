@@ -17,7 +17,7 @@ fn milliseconds<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (done, start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Prints the first and the least of the times.
+/// Prints the first time and the least one.
 fn print(what: &str, times: &[f64]) {
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     println!("{what:40} first {:8.3} ms, least {least:8.3} ms", times[0]);

@@ -55,7 +55,7 @@ def write(model, given, folder, dynamo):
     import torch
 
     how = {"dynamo": dynamo, "opset_version": 20 if dynamo else 17, "input_names": list(given), "output_names": ["y"], "verbose": False}
-    # Small models are one file. The weights of large ones are external data, as from the exporter.
+    # Small models are one file. The weights of large ones are external data, which is the exporter's default.
     if dynamo:
         how["external_data"] = sum(p.numel() for p in model.parameters()) > 50_000_000
     with torch.no_grad():

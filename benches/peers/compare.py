@@ -65,7 +65,10 @@ def contenders(args):
 
 
 def measure(name, threads, args, random):
-    """Returns, for each contender, the median of each round, and the difference of its outputs from the first peer's, relative to their largest."""
+    """Returns, for each contender, the median of each round, and the largest difference from the first peer's output.
+
+    The difference is relative to the largest element of that output.
+    """
     model = args.peers / "onnx" / f"{name}.onnx"
     programs = list(contenders(args).items())
     medians = {who: [] for who, _ in programs}
@@ -86,7 +89,7 @@ def measure(name, threads, args, random):
             for who, output in outputs.items():
                 if output.shape != reference.shape:
                     fail(f"{who} gives {list(output.shape)} on {name}, {args.against[0]} {list(reference.shape)}")
-                # np.maximum, since Python's max() would drop a NaN.
+                # np.maximum keeps NaN, which Python's max() may drop.
                 distance[who] = np.maximum(distance[who], np.abs(output - reference).max() / np.abs(reference).max())
     return {who: np.array(times) for who, times in medians.items()}, distance
 

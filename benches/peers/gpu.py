@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Measures torch on a GPU, in the same call as our engine: medians over replays of a recorded graph, in microseconds. Products of
-float32 do not use tf32, like ours.
+"""Measures torch on a GPU, in the same call as our engine: medians over replays of a recorded graph, in microseconds. As in our
+engine, products of float32 do not use tf32.
 
-`gpu.py [rows_and_maps] [products] [attention]` times, all or these parts, the kernels of
+`gpu.py [rows_and_maps] [products] [attention]` times all of these parts or the named ones. Their kernels are those of
 `cargo run --release -p eutectic-benches --example kernels -- cuda` (or vulkan) and of
-`cargo run --release -p eutectic-cuda --example device -- products`; `gpu.py models [--precision tf32|f16|bf16] [WORD…]` the models of
+`cargo run --release -p eutectic-cuda --example device -- products`.
+`gpu.py models [--precision tf32|f16|bf16] [WORD…]` times the models of
 `cargo run --release -p eutectic-benches --example models -- --backend cuda`, eager and by torch.compile, both as graphs.
 """
 import statistics
@@ -65,7 +66,7 @@ def rows_and_maps():
     show("sum of columns 8192x4096", lambda: tall.sum(0))
 
 
-# Rows, depth and columns, as `device products` has them; those of all, and those of float32 too.
+# M, K and N of products, as in `device products`. `SINGLE_SHAPES` are measured in float32, too.
 SHAPES = [
     (128, 384, 1152), (128, 384, 384), (128, 384, 1536), (128, 1536, 384), (128, 768, 2304), (128, 768, 3072),
     (4096, 768, 2304), (4096, 768, 768), (4096, 768, 3072), (4096, 3072, 768), (4900, 768, 2304), (4900, 768, 768),
@@ -95,7 +96,7 @@ def products():
         show(f"product 4096 {dtype}", lambda: x @ w)
 
 
-# Batch times heads, queries, keys and depth, as `device attention` has them.
+# Batch times heads, queries, keys and depth, as in `device attention`.
 HEADS = [
     (12, 128, 128, 32), (384, 128, 128, 64), (12, 512, 512, 64), (300, 196, 196, 64), (12, 4096, 4096, 64), (16, 4096, 4096, 80),
     (32, 1, 1024, 64), (32, 1, 8192, 128), (256, 1, 4096, 128), (32, 2048, 2048, 128), (32, 8192, 8192, 128), (64, 1024, 1024, 64),
@@ -103,7 +104,7 @@ HEADS = [
 
 
 def attention():
-    """Measures the fastest of torch's kernels. Relative positions of rows and columns are one stored bias, with cuDNN's kernel."""
+    """Measures the fastest of torch's kernels. Relative positions of rows and columns are one stored bias."""
     backends = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
     def best(name, q, k, v, **how):
@@ -218,7 +219,7 @@ def models(dtype, words):
                 peak = torch.cuda.max_memory_allocated() >> 20
                 print(f"{name:24} {how:8} {took:9.1f} us; first call {first:.1f} s; peak {peak} MiB", flush=True)
             except Exception as error:
-                # Runs that cannot be recorded as a graph (because they copy from the host) have no figure.
+                # Runs that cannot be recorded as a graph, because they copy from the host, have no time.
                 print(f"{name:24} {how:8} {str(error).splitlines()[0]}", flush=True)
         del model, call
 

@@ -59,7 +59,7 @@ def error_of(result, wanted):
 
 
 def replayed(module, given):
-    """Returns the time of a replay that copies inputs to the device, runs the module, and copies the output back; in milliseconds."""
+    """Returns the time in milliseconds of a replay that copies inputs to the device, runs the module, and copies the output back."""
     import torch
 
     pinned = [x.pin_memory() for x in given]
@@ -132,7 +132,7 @@ def prepared(name, args, folder):
 
 
 def work(args, names, quiet, lock, rows):
-    """Prepares architectures until none is left or the time is over, and measures them when all workers have done so."""
+    """Prepares architectures until none is left or the time is over. Measures them when all workers have ended their preparation."""
     def tried(name, step):
         try:
             return step()
@@ -151,7 +151,7 @@ def work(args, names, quiet, lock, rows):
             measured = tried(name, lambda: prepared(name, args, own))
             if measured:
                 ready.append((name, measured))
-        # A worker that crashed never arrives: the others go on without it.
+        # A worker that crashed never reaches the barrier, so the others continue after a timeout.
         with contextlib.suppress(threading.BrokenBarrierError):
             quiet.wait(args.until - time.time() + 60)
         for name, measured in ready:
@@ -165,7 +165,7 @@ def measure(args):
     import zoo
 
     all_names = [name for name in zoo.names() if not args.globs or any(fnmatch.fnmatch(name, glob) for glob in args.globs)]
-    # A random order, so that other architectures are skipped each time.
+    # In a random order, so that different architectures are skipped in each run.
     random.Random(args.seed).shuffle(all_names)
     args.until = time.time() + args.seconds
     context = multiprocessing.get_context("spawn")

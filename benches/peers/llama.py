@@ -25,13 +25,13 @@ import subprocess
 import sys
 import time
 
-# Width, inner width, layers, heads, groups, tokens: Llama-3.2-1B, and a Llama of Qwen3-0.6B's size.
+# Width, inner width, layers, heads, groups, tokens: Llama-3.2-1B, a Llama of Qwen3-0.6B's size, and a tiny one.
 SHAPES = {
     "llama-1b": (2048, 8192, 16, 32, 8, 128256),
     "qwen-0.6b": (1024, 3072, 28, 16, 8, 151936),
     "tiny": (256, 512, 2, 4, 2, 1000),
 }
-# The number in files, elements and bytes of a block, and its 16-bit floats with their values. Weights are about 0.02.
+# The format's number in files, elements and bytes of a block, and the values of its 16-bit floats by offset. Weights are about 0.02.
 FORMATS = {
     "f16": (1, 1, 2, {}),
     "q8_0": (8, 32, 34, {0: 3e-4}),
@@ -51,7 +51,7 @@ def half(x):
 
 
 def blocks(name, count):
-    """Returns the bytes of `count` blocks with random codes. A few thousand blocks repeat, which engines do not notice."""
+    """Returns the bytes of `count` blocks with random codes. A few thousand blocks are repeated, which does not change times."""
     _, _, size, floats = FORMATS[name]
     some = min(count, 4096)
     chunk = bytearray(random.randbytes(some * size))

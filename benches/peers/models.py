@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import gelu, scaled_dot_product_attention, silu
 
 HEADS = 12
-# Our module names -> the checkpoint's, within one layer.
+# Our names of modules within a layer, with the names in the checkpoint.
 LAYER = {
     "q": "attention.self.query",
     "k": "attention.self.key",
@@ -132,7 +132,7 @@ class DecoderLayer(nn.Module):
 
 
 class Llama(nn.Module):
-    """Decoder layers: with a mask, a prompt; with keys and values of the past (two a layer), a step."""
+    """Decoder layers. They take a prompt with a mask, or a step with keys and values of the past (two for each layer)."""
 
     def __init__(self, layers):
         super().__init__()
@@ -193,7 +193,7 @@ class SamAttention(nn.Module):
 
 
 class SamBlock(nn.Module):
-    """A block of SAM's ViT-B that attends in windows of a size, or, if that is 0, to the whole image."""
+    """A block of SAM's ViT-B. It attends in windows of the given size, or to the whole image if this size is 0."""
 
     def __init__(self, window, side=64, width=768, heads=12):
         super().__init__()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what the peers' benchmarks need: a Python environment, the MiniLM weights and the workloads' ONNX exports.
+# Makes the prerequisites of the peers' benchmarks: a Python environment, the MiniLM weights and the workloads' ONNX exports.
 # Usage: setup.sh [WORKLOAD ...]   (default: all)   Into ${PEERS_DIR:-$HOME/.cache/eutectic-peers}; needs 10 GB.
 set -euo pipefail
 

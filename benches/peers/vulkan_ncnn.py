@@ -25,8 +25,8 @@ import ncnn
 import numpy as np
 
 HIDDEN, HEADS, INNER, EPSILON = 768, 12, 3072, 1e-5
-# What is stored and read as f16, and what products are summed in. Where storage is f16, ncnn takes cooperative matrices if the device has
-# them: that option is on and its Python module cannot turn it off.
+# ncnn's options for storage in f16 and for the type of sums. With storage in f16, ncnn uses the cooperative matrices of a device that has
+# them, because this option is on and ncnn's Python module cannot turn it off.
 PRECISIONS = {
     "f32": dict(use_fp16_packed=False, use_fp16_storage=False, use_fp16_arithmetic=False),
     "f16": dict(use_fp16_packed=True, use_fp16_storage=True, use_fp16_arithmetic=True),
@@ -72,10 +72,10 @@ def tagged(array):
 class Case:
     name: str
     source: np.ndarray
-    build: Callable  # Of a program and a blob's name, the name of the blob after one more layer.
+    build: Callable  # Adds a layer to a program, from the name of its input blob to that of its output blob.
     reference: Callable
     operations: int
-    more: int  # Layers in the longer program of which `step` comes.
+    more: int  # The number of layers in the longer program, which gives `step`.
 
 
 def square(kind, n):
@@ -87,7 +87,7 @@ def square(kind, n):
         case.build = lambda program, blob: program.linear(blob, n, weight, None)
     elif kind == "innerproduct":
         case.build = lambda program, blob: program.add("InnerProduct", [blob], {0: n, 1: 0, 2: n * n}, [tagged(weight)])[0]
-    else:  # Channels are the rows of x, places its columns.
+    else:  # The rows of x are channels, and its columns are positions.
         case.source = x.reshape(n, 1, n)
         case.reference = lambda: weight.astype(float) @ x.astype(float)
         case.build = lambda program, blob: program.add("Convolution", [blob], {0: n, 1: 1, 5: 0, 6: n * n}, [tagged(weight)])[0]
@@ -104,7 +104,7 @@ def encoder(kind, tokens):
         return (middle + 0.1 * random.standard_normal(size)).astype(np.float32)
 
     x = random.standard_normal((tokens, HIDDEN), dtype=np.float32)
-    # Of queries, keys, values and the output; then the two of the MLP.
+    # Weights and biases of queries, keys, values and the output, and then of the MLP's two layers.
     heads = [(matrix(HIDDEN, HIDDEN), vector(HIDDEN)) for _ in range(4)]
     up, down = (matrix(INNER, HIDDEN), vector(INNER)), (matrix(HIDDEN, INNER), vector(HIDDEN))
     norms = [(vector(HIDDEN, 1.0), vector(HIDDEN)) for _ in range(2)]
@@ -155,11 +155,11 @@ def encoder(kind, tokens):
 
 
 class Refused(Exception):
-    """ncnn cannot run a program, or not with Vulkan."""
+    """ncnn cannot run a program, or cannot run it with Vulkan."""
 
 
 class Loaded:
-    """A program of consecutive layers, all of which run with Vulkan."""
+    """A loaded program of consecutive layers. All its layers run with Vulkan."""
 
     def __init__(self, case, layers, precision, options):
         program = Program()
@@ -213,7 +213,7 @@ def measure(case, precision, exact, options):
     one = Loaded(case, 1, precision, options)
     error = np.abs(np.array(one.run()).reshape(exact.shape) - exact).max() / np.abs(exact).max()
     whole = milliseconds(one, options)
-    del one  # Its weights are large.
+    del one  # Frees its large weights.
     step = (milliseconds(Loaded(case, case.more, precision, options), options) - whole) / (case.more - 1)
     rates = [case.operations / ms * 1e-9 if ms > 0 else float("nan") for ms in (whole - copy, step)]
     return f"{whole:9.3f} {copy:9.3f} {whole - copy:9.3f} {rates[0]:9.3f} {step:9.3f} {rates[1]:9.3f} {error:9.1e}"

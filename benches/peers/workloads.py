@@ -1,4 +1,4 @@
-"""The workloads that peers are compared on: their inputs, and their models in PyTorch."""
+"""The workloads of the comparison with peers: their inputs, and their models in PyTorch."""
 import numpy as np
 
 HIDDEN, LAYERS, PAST, PROMPT = 2048, 4, 512, 128
@@ -32,7 +32,7 @@ def prefill(random):
     return normal(x=(1, PROMPT, HIDDEN))(random) | rotation(0, PROMPT) | {"mask": mask}
 
 
-# Name -> inputs in the order in which models take them, made from a random generator.
+# By name, a function from a random generator to the inputs, in the order in which models take them.
 INPUTS = {
     "minilm-1x16": ids(1, 16),
     "minilm-1x128": ids(1, 128),

@@ -46,7 +46,7 @@ def sound(samples=8000):
     return {"input_values": torch.randn(1, samples)}
 
 
-# Name: class, configuration, its values, inputs. Those in the first list come in every form of attention.
+# By name: class, configuration class, configuration values, inputs. These architectures are exported in every form of attention.
 EVERY_SPELLING = {
     "bert": ("BertModel", "BertConfig", TEXT, text),
     "llama": ("LlamaForCausalLM", "LlamaConfig", GROUPED, text),
@@ -158,7 +158,7 @@ TRANSFORMERS = {
         BART | {"num_mel_bins": 40, "max_source_positions": 100, "max_target_positions": 64, "decoder_start_token_id": 1},
         lambda: {"input_features": torch.randn(1, 40, 200), "decoder_input_ids": torch.randint(3, WORDS, (1, 16))},
     ),
-    # At their real size.
+    # These have their real sizes.
     "bert-base": ("BertModel", "BertConfig", {}, lambda: text(1, 128)),
     "gpt2-base": ("GPT2LMHeadModel", "GPT2Config", {}, lambda: text(1, 64)),
     "mpnet-base": ("MPNetModel", "MPNetConfig", {}, lambda: text(1, 128)),
@@ -168,7 +168,7 @@ TRANSFORMERS = {
     "llama-24": ("LlamaForCausalLM", "LlamaConfig", GROUPED | {"num_hidden_layers": 24}, text),
     "gemma3-24": ("Gemma3ForCausalLM", "Gemma3TextConfig", GROUPED | {"head_dim": 64, "sliding_window": 24, "num_hidden_layers": 24}, text),
 }
-# Name: torchvision's, pixels along a side. At their real size.
+# By name: torchvision's name, pixels along a side. These have their real sizes.
 VISION = {
     "resnet50": ("resnet50", 224), "resnext50": ("resnext50_32x4d", 224), "mobilenet-v2": ("mobilenet_v2", 224),
     "mobilenet-v3": ("mobilenet_v3_large", 224), "efficientnet-b0": ("efficientnet_b0", 224), "convnext-tiny": ("convnext_tiny", 224),

@@ -23,14 +23,14 @@ pub fn minilm() -> Graph {
 }
 
 fn encoder(config: &BertConfig, form: Form) -> Graph {
-    let graph = bert::graph("encoder", config, form, &[BertOutput::LastHiddenState]).expect("BERT's extents fit");
+    let graph = bert::graph("encoder", config, form, &[BertOutput::LastHiddenState]).expect("BERT's extents agree");
     let dims = BTreeMap::from([(bert::BATCH.to_string(), 1), (bert::SEQUENCE.to_string(), 128)]);
-    graph.bind(&dims).expect("128 tokens have positions")
+    graph.bind(&dims).expect("BERT has positions for 128 tokens")
 }
 
 /// Returns a compiler for one thread of the CPU, with the embedded rules.
 pub fn compiler(outline: bool) -> Compiler {
     let cpu = Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() });
-    let compiler = Compiler::new(cpu).expect("the embedded rules load: a test sees to it");
+    let compiler = Compiler::new(cpu).expect("the embedded rules load, as a test checks");
     compiler.with_options(Options { outline, ..Options::default() })
 }

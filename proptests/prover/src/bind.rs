@@ -32,7 +32,7 @@ pub fn is_bound(p: &Poly) -> bool {
 /// The maximal number of variables of a binder for which all orders are tried.
 const MOST: usize = 6;
 
-/// Replaces atoms of a polynomial, rewrites the integers that it reads from tensors, and simplifies the result.
+/// Replaces atoms of a polynomial by `atom`, and integers that are read from tensors by `read`. Simplifies the result.
 pub fn substitute(
     facts: &Facts,
     p: &Poly,
@@ -92,7 +92,7 @@ pub fn with(facts: &Facts, term: &T, vars: &BTreeMap<u32, Poly>) -> Res<T> {
             Rc::new(Term::Apply(op.clone(), ty.clone(), args))
         }
         Term::Reduce(how, ty, bound, body) => {
-            // Bound variables are fresh, or canonical by nesting depth, so that none is captured.
+            // Bound variables are fresh, or named by their nesting depth, so substitution captures none.
             let bound = bound.iter().map(|(v, e)| Ok((*v, index(e)?))).collect::<Res<_>>()?;
             Rc::new(Term::Reduce(*how, ty.clone(), bound, with(facts, body, vars)?))
         }
@@ -116,8 +116,8 @@ pub fn independent(outer: &[(u32, Poly)], inner: &[(u32, Poly)]) -> bool {
     !inner.iter().any(|(_, extent)| outer.iter().any(|(v, _)| extent.mentions(*v)))
 }
 
-/// Simplifies the ranges of a reduction. It removes variables of extent 1. It splits a variable if the body reads its
-/// quotient. It merges two variables a and b if the body reads only a·n + b.
+/// Simplifies the ranges of a reduction. Removes variables of extent 1. Splits a variable that the body divides by a
+/// factor of its extent. Merges two variables a and b if the body reads only a·n + b.
 pub fn split_ranges(facts: &Facts, mut of: Bound) -> Res<Bound> {
     let one = Poly::int(1);
     let gone: BTreeMap<u32, Poly> =
@@ -173,7 +173,8 @@ fn counts(p: &Poly, id: u32) -> bool {
     })
 }
 
-/// Returns a bound variable that the body divides by a factor of its extent, with the divisor and the quotient of the extent.
+/// Returns a bound variable that the body divides by a factor of its extent, with the divisor and the quotient of the
+/// extent.
 fn quotient_read(of: &Bound) -> Option<(u32, Poly, Poly)> {
     let mut found = None;
     of.body.visit_indices(&mut |p| {
@@ -190,7 +191,8 @@ fn quotient_read(of: &Bound) -> Option<(u32, Poly, Poly)> {
     found
 }
 
-/// Returns the nesting depth of canonically named binders in a term.
+/// Returns the nesting depth of reductions in a term. Canonical names contain the depth, so that those of nested
+/// reductions differ.
 fn height(term: &T) -> u32 {
     match &**term {
         Term::Reduce(_, _, _, body) => 1 + height(body),

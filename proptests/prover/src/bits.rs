@@ -1,14 +1,17 @@
 //! The normal form for `exact`: two terms with equal normal forms are equal to the last bit for every value, infinities
 //! and NaN included.
 //!
-//! Functions keep their roundings. A law is used only if it holds bit for bit. Two things are exempt, because the op
-//! table leaves them open: the payload of NaN, and the sign of a zero from `max` and `min`. The laws of floats are:
-//! commutativity; a − b = a + (−b); signs move out of products and quotients; x + x = 2·x; 1 and −0 are neutral
-//! elements; `max` and `min` form a lattice; division by a power of two is a product; a conversion to a type that
-//! represents every value and back is the identity. Integers are a ring modulo 2ⁿ. Truth values are decided by trying
-//! both. A sum, a product of matrices or a composite is a real function that is rounded once, and its terms may come in
-//! any order. So equal functions of equal elements round equally. The same laws hold for reals inside such a function,
-//! so that one normal form serves both.
+//! The normal form keeps every rounding, and uses a law only if it holds bit for bit. Two things are exempt, because
+//! the op table leaves them open: the payload of NaN, and the sign of a zero from `max` and `min`.
+//!
+//! The laws of floats are: commutativity; a − b = a + (−b); signs move out of products and quotients; x + x = 2·x; 1
+//! and −0 are neutral elements; `max` and `min` form a lattice; division by a power of two is a product; a conversion
+//! to a type that represents every value and back is the identity. Integers are a ring modulo 2ⁿ. Each undecided truth
+//! value is tried as true and as false.
+//!
+//! A sum, a matrix product or a composite op is a real function that is rounded once, and its terms may come in any
+//! order. Equal functions of equal elements therefore round equally. Terms inside such a function are reals, for which
+//! the same laws hold, so one normal form serves both.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -75,7 +78,7 @@ impl Normal<'_> {
         })
     }
 
-    /// Returns an index whose integers read from tensors are in normal form.
+    /// Normalizes the integers that an index reads from tensors.
     fn index(&self, p: &Poly) -> Res<Poly> {
         substitute(&self.case.facts, p, &|_| None, &|t| self.of(t).map(value))
     }
@@ -209,7 +212,7 @@ impl Normal<'_> {
             }
             _ => {}
         }
-        // These laws are for floats only: the least integer is its own negative.
+        // For floats only, because the least signed integer is its own negative.
         if let ([x], Kind::Float) = (args.as_slice(), kind) {
             let has = |of: Trait, mark: &str| {
                 Op::named(op).is_some_and(|op| op.def().traits.contains(&of)) || op.split(' ').any(|w| w == mark)
@@ -278,7 +281,7 @@ impl Normal<'_> {
         if x.ty() == Some(to) {
             return Some(x.clone());
         }
-        // Every type of computation represents these numbers.
+        // Every type that ops compute with represents these integers.
         if to.kind != Kind::Stored
             && let Some(n) =
                 x.number().filter(|n| n.fract() == 0.0 && (0.0..=127.0).contains(n) && n.is_sign_positive())

@@ -16,7 +16,8 @@ use crate::{
 pub enum Perm {
     /// A list: the axis of the operand at each place of the result.
     Items(Vec<usize>),
-    /// A symbolic permutation, perhaps with known places of some axes: (in the result, in the operand), counted from the end.
+    /// A symbolic permutation. The pairs are the known places of axes: in the result, and in the operand. Places are
+    /// counted from the end.
     Named(Rc<str>, Vec<(Poly, Poly)>),
     /// The inverse of a permutation.
     Inverse(Box<Perm>),
@@ -56,9 +57,10 @@ pub struct Case {
     pub facts: Facts,
     /// The known broadcasts: pairs of a shape and the shape to which it expands.
     pub broadcasts: Broadcasts,
-    /// The properties of number variables: `positive`, `nonzero`, or `hides` for one that masks scores.
+    /// The properties of number variables, such as `positive`, `nonzero`, or `hides` for a number that masks scores.
     pub numbers: std::cell::RefCell<BTreeMap<Rc<str>, Vec<Rc<str>>>>,
-    /// The tensors whose elements are greater than 0, as the domain of a `fast` rule says.
+    /// The tensors whose elements are greater than 0, because the domain of a `fast` rule or the case of a proof says
+    /// so.
     pub positive: std::cell::RefCell<Vec<Rc<str>>>,
     /// Whether the left side is being evaluated. Type constraints are facts there, and obligations on the right side.
     pub left: std::cell::Cell<bool>,
@@ -68,11 +70,12 @@ pub struct Case {
     pub chosen: std::cell::RefCell<Sizes>,
     /// Whether results of ops get marks. Proofs about ranges need them.
     pub marks: std::cell::Cell<bool>,
-    /// Whether extents are small only because the proof is bounded. Such an extent does not bound the number of terms of a sum.
+    /// Whether extents are small only because the proof is bounded. Such an extent does not bound the number of terms
+    /// of a sum.
     pub bounded: std::cell::Cell<bool>,
     /// The number of steps left, which makes each proof terminate.
     pub fuel: std::cell::Cell<usize>,
-    /// Sizes with their values in terms of other sizes, as reshapes of the left side imply them.
+    /// The sizes that reshapes of the left side determine, each with its expression in other sizes.
     pub sizes: std::cell::RefCell<Vec<(Atom, Poly)>>,
 }
 
@@ -123,11 +126,11 @@ impl Case {
 pub struct Call {
     /// The case of the rule.
     pub case: Rc<Case>,
-    /// The op.
+    /// The name of the op.
     pub op: &'static str,
-    /// Its attributes.
+    /// The values of the attributes, in the order of the op table.
     pub attrs: Vec<Value>,
-    /// Its operands.
+    /// The operands.
     pub args: Vec<Tensor>,
 }
 
@@ -193,7 +196,7 @@ pub fn reduce(case: &Case, how: Reduction, ty: &Ty, extents: &[Poly], body: impl
 }
 
 impl Case {
-    /// Returns the index at which the element `at` of a transpose is read.
+    /// Returns the index in the operand of a transpose from which its element `at` is read.
     pub fn permuted(&self, perm: &Perm, from: &Shape, to: &Shape, at: &[Poly]) -> Res<Vec<Poly>> {
         match perm {
             Perm::Items(items) => {
@@ -228,7 +231,7 @@ impl Case {
                     rest.remove(*at);
                 });
                 let open: Vec<usize> = (0..from.len()).filter(|k| result[*k].is_none()).collect();
-                // The places of the other axes depend on their extents, so the names contain these.
+                // The place of another axis may depend on the shape of these axes, so the names contain this shape.
                 let others: Shape = open.iter().map(|k| from[*k].clone()).collect();
                 for (n, k) in open.into_iter().enumerate() {
                     let name: Rc<str> = format!("{name}#{n} of {}", crate::shape::show(&others)).into();
@@ -255,7 +258,7 @@ impl Case {
                 }
                 _ => stop("the inverse of an unknown permutation is unsupported"),
             },
-            // A known axis divides the result into parts. The axes between known axes are a new symbolic sequence.
+            // The known axis divides the result. The axes on either side of it become new symbolic sequences.
             Perm::Named(name, fixed) => {
                 let [(after, before)] = fixed.as_slice() else {
                     if !fixed.is_empty() {
@@ -274,7 +277,7 @@ impl Case {
                 if *after == Poly::int(1) {
                     return Ok(vec![Item { extent: others, rank: Some(format!("{name} of {named}").into()) }, axis]);
                 }
-                // The number of axes behind this one follows from its place.
+                // The relation `moved` gave the number of axes behind the known one the same name.
                 let behind = Rc::from(format!("{name} behind"));
                 let inner = Item { extent: Poly::size(&format!("#{name} behind {others}")), rank: Some(behind) };
                 let outer = Item {

@@ -1,4 +1,4 @@
-//! Handles choices between terms: by truth values, by conditions on indices, and between infinite values.
+//! Choices between terms, by truth values or by conditions on indices, and functions of infinite operands.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,8 @@ pub fn is_special(t: &T) -> bool {
     t.number().is_some_and(|x| !x.is_finite()) || branches(t).is_some_and(|(a, b)| is_special(a) || is_special(b))
 }
 
-/// Evaluates a function of infinite operands. The other operands are assumed to be finite.
+/// Evaluates a function with an infinite operand. Other operands are assumed to be finite unless they contain a special
+/// value.
 pub fn special(op: &str, args: &[T]) -> Option<T> {
     let infinite = |t: &T| t.number().filter(|x| x.is_infinite());
     let plain = |t: &T| !is_special(t);

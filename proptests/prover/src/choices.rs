@@ -1,4 +1,5 @@
-//! Enumerates the cases of a rule: element types by kind, words, places of axes, extents that are 0 or not.
+//! Enumerates the cases of a rule: the kind of each element type, the word of each attribute, the place of each axis,
+//! and whether an extent is 0.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -12,12 +13,12 @@ use crate::{
 /// The choices of one case, and the state that enumerates the others.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
-    /// The choices, each with the number of its alternatives.
+    /// The chosen alternative of each choice, with the number of its alternatives.
     path: Vec<(usize, usize)>,
     at: usize,
     /// The sizes for which 0 is a separate case.
     pub split: Vec<Rc<str>>,
-    /// The number of axes at the end of each sequence that are separate axes.
+    /// For each sequence, the number of axes that are split off at its end.
     pub peels: BTreeMap<Rc<str>, usize>,
     /// The largest extent of a bounded proof, which enumerates all extents.
     pub most: Option<usize>,
@@ -50,7 +51,7 @@ impl Choices {
         self.at = 0;
     }
 
-    /// Starts the enumeration again, because a new kind of choice was added.
+    /// Starts the enumeration again, because the number of choices in a case has changed.
     pub fn restart(&mut self) {
         self.path.clear();
         self.at = 0;
@@ -86,7 +87,7 @@ impl Choices {
         own
     }
 
-    /// Returns a sequence of axes, with as many separate axes at its end as the proof needed so far.
+    /// Returns a sequence of axes. As many axes as the proof needed so far are split off at its end.
     pub fn peeled(&mut self, name: &str) -> Shape {
         let known = self.peels.get(name).copied().unwrap_or(0);
         let mut rest = name.to_string();

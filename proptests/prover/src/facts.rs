@@ -1,8 +1,9 @@
 //! Facts about extents and indices, and their consequences: a small decision procedure for inequalities.
 //!
-//! A goal p ≥ 0 is proved in three ways. If p is linear in an index, the index is replaced by the end of its range that
-//! makes p least. Multiples of facts are subtracted. The goal holds if all coefficients that remain are positive. The
-//! procedure is sound and incomplete: `true` is a proof, and `false` means only that it found none.
+//! A search for a proof of p ≥ 0 simplifies p in two ways. If p is linear in an index, the index is replaced by the end
+//! of its range at which p is least. A multiple of a fact is subtracted from p. The goal holds if all remaining
+//! coefficients are positive, and no atom is negative. The procedure is sound and incomplete: `true` is a proof, and
+//! `false` means only that it found none.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,7 +21,7 @@ use crate::{
 pub enum Stop {
     /// A construct is unsupported, or an obligation was not proved.
     Because(String),
-    /// The proof needs two cases: this extent is 0, or it is not.
+    /// The proof needs two cases: this size is 0, or it is not.
     Split(Rc<str>),
     /// The case is empty: the left side has no such type, or is finite for no input.
     Vacuous(String),
@@ -304,7 +305,7 @@ impl Facts {
         self.with_a_fact(p, &facts, depth.min(3))
     }
 
-    /// Subtracts a multiple of a fact that cancels a negative term of p.
+    /// Subtracts a multiple of a fact that cancels a negative term of p, and searches for a proof of the rest.
     fn with_a_fact(&self, p: &Poly, facts: &[Poly], depth: usize) -> bool {
         for (m, c) in p.terms().filter(|(_, c)| *c < 0) {
             for fact in facts {

@@ -1,8 +1,8 @@
 //! Searches for an instance on which the two sides of a rule differ, and lets the interpreter confirm it.
 //!
 //! Instances are small. Their extents are near the numbers in the rule's text, because a rule that is wrong from some
-//! size on usually contains that size. Elements are small dyadic fractions, so that sums and products of them are exact
-//! in `f64`. So a difference comes from the functions, not from rounding.
+//! size on usually contains that size. Elements are small dyadic fractions, whose sums and products are exact in `f64`.
+//! A difference then comes from the functions and not from rounding.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ const DRAWN: u64 = 600;
 const COMPARED: usize = 80;
 /// The maximal number of elements of a tensor.
 const ELEMENTS: usize = 40_000;
-/// The number of elements from which on a tensor's values rise or fall with the position.
+/// The number of elements from which on a slope along the position is added to the random values of a tensor.
 const MANY: usize = 200;
 /// The largest number in a rule near which extents are drawn.
 const LARGEST: i64 = 10_000;
@@ -125,7 +125,7 @@ impl Choices for Draws {
     }
 }
 
-/// Returns the integers from 3 on in a rule's text.
+/// Returns the integers in a rule's text that are at least 3 and below `LARGEST`.
 pub fn numbers(rule: &Rule) -> Vec<i64> {
     let mut found = Vec::new();
     fn of_dim(p: &DimPattern, found: &mut Vec<i64>) {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Real {
-    /// Returns whether the function is a single product of factors that are not 0.
+    /// Returns whether the function is a single product of factors that are known not to be 0.
     pub fn is_nonzero(&self, facts: &Known<'_>) -> bool {
         self.single().is_some_and(|(p, _)| p.factors.keys().all(|f| facts.nonzero_factor(f)))
     }
@@ -182,7 +182,7 @@ pub fn inverse(of: &Real, facts: &Known<'_>) -> Res<Real> {
         return if x == 0.0 { Err(Stop::Vacuous("a division by 0".into())) } else { Ok(Real::number(1.0 / x)) };
     }
     let Some((p, c)) = of.single() else {
-        // Sums are normalized so that the first coefficient is 1.
+        // The sum is scaled so that its first coefficient is 1. Proportional sums then have one normal form.
         let lead = of.terms().next().map_or(1.0, |(_, c)| c);
         let monic = of.scaled(1.0 / lead);
         return Ok(Real::factor(Factor::Inverse(Box::new(monic))).scaled(1.0 / lead));

@@ -10,7 +10,8 @@ use crate::{
     term::{Atom, Kind, Poly, T, Term, Ty, apply, num, value},
 };
 
-/// Returns whether a comparison is a condition on indices: between an index and an integer that is read from a tensor.
+/// Returns whether a comparison is a condition on indices: one operand is an index, and both are integers that do not
+/// wrap.
 pub fn by_index(facts: &Facts, a: &T, b: &T) -> bool {
     let open = |t: &T| matches!(&**t, Term::Index(_));
     (open(a) || open(b)) && exact_integer(facts, a).is_some() && exact_integer(facts, b).is_some()
@@ -35,8 +36,8 @@ pub fn exact_integer(facts: &Facts, t: &T) -> Option<Poly> {
 
 /// Returns the index that an id stands for, if the id is known to be in the range of an axis.
 ///
-/// Such an id may be a sum of one unknown integer, and of indices and extents. If that sum wrapped, it would be
-/// negative, and so outside every axis. So it equals the sum without wrapping.
+/// Such an id may be the sum of one unknown integer, indices and extents. A sum that wraps is far outside the range of
+/// every axis. So this sum does not wrap, and is an exact integer.
 pub fn id(facts: &Facts, t: T) -> Poly {
     if let Some(p) = exact_integer(facts, &t) {
         return p;
@@ -75,7 +76,7 @@ fn is_extent(facts: &Facts, atom: &Atom) -> bool {
     }
 }
 
-/// Applies the laws of integers to a function; `None` if no law applies.
+/// Applies the laws of integers to a function. Returns `None` if no law applies.
 pub fn function(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> Option<T> {
     let number = |t: &T| t.number().filter(|n| n.fract() == 0.0);
     // Every integer type can represent these powers.

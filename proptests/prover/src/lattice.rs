@@ -8,13 +8,14 @@ use crate::{
 
 /// The operands of a maximum.
 type Clause = Vec<T>;
-/// The maximal number of clauses to which an extremum is multiplied out.
+/// The maximal number of clauses to which an extremum is expanded.
 const CLAUSES: usize = 24;
 
 /// Returns the normal form of an extremum: a minimum of maxima without duplicates, none of which contains another.
 ///
-/// An extremum is NaN if an operand is NaN. So the laws of a distributive lattice hold only if no operand is lost: a
-/// maximum that contains another one is dropped only if each of its operands appears in another clause.
+/// An extremum is NaN if an operand is NaN, so the laws of a distributive lattice hold only if no operand is lost. A
+/// maximum that contains another one is therefore dropped only if each of its operands appears in another clause or is
+/// never NaN.
 pub fn lattice(facts: &Facts, op: &str, ty: &Ty, args: &[T]) -> T {
     let mut all: Vec<Clause> = Vec::new();
     for arg in args {

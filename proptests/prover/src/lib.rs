@@ -1,21 +1,24 @@
 //! Proves rewrite rules for tensors of every size and rank.
 //!
-//! A test cannot refute a rule that is wrong at one size only, at multiples of a block size, or from some rank on. A proof covers all sizes and ranks.
-//! TensorRight (Arora et al., POPL 2025) is the model. Both sides of a rule are functions from an index to a value. The prover compares them at a symbolic
-//! index and knows only its range.
+//! A test rarely draws the size or rank at which a rule is wrong: a single size, multiples of a block size, or all
+//! ranks above some rank. A proof covers all sizes and ranks. TensorRight (Arora et al., POPL 2025) is the model. Both
+//! sides of a rule are functions from an index to a value. The prover compares them at a symbolic index and knows only
+//! its range.
 //!
-//! 1. `choices` splits a rule into *cases*: element types by kind (floats, integers, truth values), words, places of axes, extents that are 0 or not. The rule
-//!    holds if it holds in each case.
-//! 2. `scope` makes symbols of the rule's variables: an extent is a number that is not negative, a sequence of axes `B..` is one axis of |B| elements. `shape`
-//!    says why this is sound for every rank. The type constraints of the left side are facts. Those of the right side are obligations.
-//! 3. `ops` defines the op table a second time, as symbolic semantics: each op gives the term of its result's element at an index. A test compares it with the
-//!    interpreter.
-//! 4. Indices are integer polynomials with quotients, in `term`. A small decision procedure, in `facts`, derives inequalities. Its `true` is a proof. `rules
-//!    prove --solver z3` asks z3 where the procedure decides nothing, and compares the procedure's answers with z3's (`smt`).
-//! 5. Terms are equal if their normal forms are the same term. `bits` normalizes by laws that hold bit for bit, and `lower` and `real` by those of real
-//!    arithmetic.
-//! 6. A contract that lets rounding differ promises more than equality over the reals. `contract` shows the rest: ranges, infinities, NaN, and roundings of
-//!    numbers that the program contains.
+//! 1. `choices` splits a rule into *cases*: the kind of each element type (floats, integers, truth values), the word of
+//!    each attribute, the place of each axis, and whether an extent is 0. The rule holds if it holds in each case.
+//! 2. `scope` gives each variable of the rule a symbolic value. An extent is an integer that is at least 0. A sequence
+//!    of axes `B..` is one axis of |B| elements; `shape` says why this is sound for every rank. The type constraints of
+//!    the left side are facts. Those of the right side are obligations.
+//! 3. `ops` defines the op table a second time, as symbolic semantics: each op gives the term of its result's element
+//!    at an index. A test compares these terms with the interpreter.
+//! 4. Indices are integer polynomials with quotients, in `term`. A small decision procedure in `facts` proves
+//!    inequalities. Its `true` is a proof, and its `false` means only that it found none. With `--solver z3`, z3
+//!    decides the questions that the procedure leaves open, and checks the procedure's answers (`smt`).
+//! 5. Terms are equal if their normal forms are the same term. `bits` normalizes by laws that hold bit for bit, and
+//!    `lower` and `real` by those of real arithmetic.
+//! 6. A contract that lets rounding differ promises more than equality over the reals. `contract` proves the rest:
+//!    ranges, infinities, NaN, and roundings of numbers that the program contains.
 //!
 //! # Claims
 //!
@@ -28,15 +31,19 @@
 //! | refuted | The interpreter computes different results on the instance that is shown. | (a + b)·(a − b) is a² + b² |
 //! | tested | None of these, with the reason. The rule may hold. | a convolution whose terms grow too large |
 //!
-//! The claim for every size and rank rests on three things: each law in `bits`, `logic`, `integers`, `lattice`, `real` and `functions`; the semantics in `ops`
-//! (compared with the interpreter, and by planted faults); and the argument in `shape`. The claim about ranges rests on `contract`: it compares results of ops
-//! with those of the left side as real functions, or bounds them for inputs whose range the contract promises. A contract may leave a result to rounding:
-//! within 1/16 of the largest number, or for a result that vanishes. The proof then leaves it open too. The prover assumes that no tensor has more than 2⁴⁰
-//! elements.
+//! The claim for every size and rank rests on three things: the laws, the semantics in `ops`, and the argument in
+//! `shape`. The laws are in `bits`, `logic`, `integers`, `lattice`, `facts`, `choice`, `lower`, `real`, `functions`,
+//! `signs` and `sums`. A test compares the semantics with the interpreter, and plants faults in them.
+//!
+//! The claim about ranges rests on `contract`. As real functions, results of ops on the right are multiples of results
+//! on the left, or they are bounded for all inputs for which the contract promises the range. A contract may leave a
+//! result to rounding: one within 1/16 of the largest number, or one that vanishes. The proof leaves such a result open
+//! too. The prover assumes that no tensor has more than 2⁴⁰ elements.
 //!
 //! # Kernels
 //!
-//! [`plans`] compares the kernels of a plan with the e-nodes from which they were built, by the same semantics and normal forms.
+//! [`plans`] compares the kernels of a plan with the e-nodes from which they were built, by the same semantics and
+//! normal forms.
 
 mod bind;
 mod bits;

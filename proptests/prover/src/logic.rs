@@ -52,14 +52,14 @@ pub fn logic(facts: &Facts, op: &str, args: &[T]) -> Option<T> {
         ("ge", [a, b]) => of("le", vec![b.clone(), a.clone()]),
         ("ne", [a, b]) => of("not", vec![of("eq", vec![a.clone(), b.clone()])]),
         ("is-nan", [x]) => of("not", vec![of("eq", vec![x.clone(), x.clone()])]),
-        // Integers are totally ordered: a ≤ b is not b < a.
+        // Integers are totally ordered, so a ≤ b is the negation of b < a.
         ("le", [a, b]) if kind == Some(Kind::Int) || kind == Some(Kind::Bool) => {
             of("not", vec![of("lt", vec![b.clone(), a.clone()])])
         }
         ("lt", [a, b]) if a == b => truth(false),
         // Unsigned integers and magnitudes of floats are never below 0.
         ("lt", [a, b]) if b.number() == Some(0.0) && never_negative(a) => truth(false),
-        // min(b, …) < b holds if another operand is below b. If b is NaN, both comparisons are false.
+        // min(b, …) < b holds if and only if another operand is below b. If b is NaN, both comparisons are false.
         ("lt", [a, b]) if a.args("min").is_some_and(|of| of.contains(b)) => of("lt", vec![without(a, b)?, b.clone()]),
         ("lt", [a, b]) if b.args("max").is_some_and(|of| of.contains(a)) => of("lt", vec![a.clone(), without(b, a)?]),
         ("lt", [a, b]) if b.args("min").is_some() => {

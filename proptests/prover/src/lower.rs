@@ -1,5 +1,5 @@
-//! Reads terms as real functions: ignores rounding, decides choices by conditions or makes them 0-1 factors, and
-//! replaces functions by their definitions.
+//! Converts terms to real functions. It ignores roundings, makes undecided choices 0-1 factors, and replaces functions
+//! by their definitions.
 
 use std::{
     cell::RefCell,
@@ -29,18 +29,18 @@ pub const MARK: &str = "op ";
 /// Truth values that are known.
 pub type Truths = BTreeMap<T, bool>;
 
-/// Reads terms as real functions.
+/// A converter of terms to real functions.
 pub struct Lower<'a> {
     case: &'a Case,
-    /// Whether a term added to an infinity is kept, because it may be NaN.
+    /// Whether every operand whose NaN would reach the result is kept, such as x in x + ∞.
     strict: bool,
-    /// The partial functions (inverse, root, logarithm) whose argument is not shown to be positive, each with this
-    /// argument.
+    /// The partial functions (inverse, root, logarithm) whose argument is not shown to be positive, with their
+    /// arguments.
     pub partial: RefCell<BTreeSet<(&'static str, Real)>>,
 }
 
 impl<'a> Lower<'a> {
-    /// Makes a reader of a case.
+    /// Makes a converter for a case.
     pub fn new(case: &'a Case) -> Lower<'a> {
         Lower { case, strict: false, partial: RefCell::default() }
     }
@@ -60,7 +60,8 @@ impl<'a> Lower<'a> {
         Lower { strict: true, ..Lower::new(self.case) }.resolve(term, &Truths::new())
     }
 
-    /// Replaces decided choices by their branch. Choices between infinite values move outwards until an op absorbs them.
+    /// Replaces decided choices by the chosen branch. A choice with a special branch moves outwards through ops, until
+    /// each branch can be evaluated.
     fn resolve(&self, term: &T, truths: &Truths) -> Res<T> {
         self.case.step(1)?;
         match &**term {
@@ -158,21 +159,22 @@ impl<'a> Lower<'a> {
         Ok(choose(open, then, otherwise))
     }
 
-    /// Returns a truth value, decided as far as finite numbers allow.
+    /// Returns the normal form of a truth value. Its comparisons are decided as far as possible.
     fn condition(&self, term: &T, truths: &Truths) -> Res<T> {
         let resolved = self.resolve(term, truths)?;
-        // If numbers may be NaN, only the masks of attention are decided.
+        // In strict mode numbers may be NaN, so `decided` decides only the masks of attention.
         bits::normal(self.case, &self.decided(&resolved)?, truths)
     }
 
-    /// Decides comparisons of reals: those with an infinity, and those whose difference is a constant.
+    /// Decides comparisons of reals with an infinity, comparisons of reals whose difference is a constant, tests for
+    /// NaN, and masks of attention.
     fn decided(&self, term: &T) -> Res<T> {
         let Term::Apply(op, ty, args) = &**term else { return Ok(term.clone()) };
         let truth = |b: bool| Ok(num(f64::from(u8::from(b))));
         let float = args.iter().all(|a| a.ty().is_none_or(|ty| ty.kind == Kind::Float));
         match (&**op, args.as_slice()) {
             _ if self.strict && **op != *"hides" => {}
-            // A bias that is read from a tensor may mask or not.
+            // A bias that is read from a tensor may mask its key or not.
             ("hides", [bias]) if self.strict && bias.number().is_none() && !matches!(&**bias, Term::Param(_)) => {}
             ("is-nan", [_]) => return truth(false),
             ("hides", [bias]) => match (&**bias, bias.number()) {
@@ -226,7 +228,7 @@ impl<'a> Lower<'a> {
     }
 
     fn log(&self, of: &Real) -> Real {
-        // log √x = ½·log x and log 1/x = −log x wherever the left side is finite.
+        // log √x = ½·log x and log 1/x = −log x wherever the left sides are finite.
         if let Some((p, c)) = of.single()
             && let (Some((factor, 1)), 1, true) =
                 (p.factors.iter().next(), p.factors.len(), c == 1.0 && p.power.is_zero())
@@ -287,7 +289,7 @@ impl<'a> Lower<'a> {
         })
     }
 
-    /// Returns an index whose integers read from tensors are in normal form.
+    /// Normalizes the integers that an index reads from tensors.
     fn index(&self, p: &Poly) -> Res<Poly> {
         let read = |t: &T| bits::normal(self.case, t, &Truths::new()).map(value);
         crate::bind::substitute(&self.case.facts, p, &|_: &Atom| None, &read)
@@ -360,7 +362,7 @@ impl<'a> Lower<'a> {
         })
     }
 
-    /// Returns a power: repeated products for a small integer exponent, else a function of base and exponent.
+    /// Returns a power: a repeated product or a root for some constant exponents, else a function of base and exponent.
     fn power(&self, base: &T, exponent: &T) -> Res<Real> {
         let known = self.known();
         let (x, e) = (self.value(base)?, self.value(exponent)?);

@@ -33,7 +33,7 @@ pub enum Verdict {
     Refuted(Box<Counterexample>),
 }
 
-/// Proves a rule for every size and rank, or up to a bound, or looks for an instance on which it is wrong.
+/// Proves a rule for every size and rank, or up to a bound, or searches for an instance on which the rule is wrong.
 pub fn judge(probe: &Probe) -> Verdict {
     judge_by(probe, None)
 }
@@ -44,7 +44,7 @@ pub fn judge_by(probe: &Probe, judge: Option<&Rc<Judge>>) -> Verdict {
     let shown = prove_by(probe.rule(), judge);
     let found = match shown {
         Proof::Every(_) => None,
-        // Equality over the reals leaves only overflow to refute.
+        // The sides are one real function, so only overflow, infinities and NaN can refute the rule.
         Proof::Reals(_) => beyond(probe),
         _ => falsify(probe),
     };
@@ -82,7 +82,7 @@ pub fn prove_by(rule: &Rule, judge: Option<&Rc<Judge>>) -> Proof {
             Err(reason) => why = reason,
         }
     }
-    // Only these contracts let ulps differ. Equality over the reals does not bound ulps.
+    // Equality over the reals does not bound ulps, so it counts only for contracts that promise no bound in ulps.
     let rounds = matches!(rule.contract, Contract::Reassoc | Contract::Fast);
     match rounds && all_cases(rule, Aim::Reals, choices()).is_ok() {
         true => Proof::Reals(why),
@@ -90,8 +90,8 @@ pub fn prove_by(rule: &Rule, judge: Option<&Rc<Judge>>) -> Proof {
     }
 }
 
-/// Proves a rule for every value and every extent up to a bound. Bounds below a number in the rule's text are skipped, because the rule may match no instance
-/// under them.
+/// Proves a rule for every value and every extent up to a bound. Bounds below a number in the rule's text are skipped,
+/// because the rule may match no instance under them.
 fn bounded(rule: &Rule) -> Option<Proof> {
     let written = numbers(rule).into_iter().max().unwrap_or(0);
     let cases = BOUNDS.into_iter().flat_map(|most| claims(rule).iter().map(move |claim| (most, *claim)));
@@ -143,7 +143,7 @@ fn all_cases(rule: &Rule, aim: Aim, mut choices: Choices) -> Result<(), String> 
     Err("there are too many cases".into())
 }
 
-/// One case of a rule.
+/// Proves one case of a rule.
 fn case(rule: &Rule, aim: Aim, choices: &mut Choices) -> Res<()> {
     if rule.group {
         return stop("groups of nodes are unsupported");
@@ -210,7 +210,7 @@ fn one_root(case: &Case, aim: Aim, reader: &Reader<'_>, root: &Root, left: &Tens
     })
 }
 
-/// Compares the elements a second time with the definitions of composite functions expanded, if there are any.
+/// Compares the elements again after the expansion of random words to their definition, if there are any.
 fn same_by_definition(case: &Case, sense: Sense, kind: Kind, sides: [&T; 2], stop: Stop) -> Res<()> {
     let [l, r] = sides.map(|t| ops::defined(&case.facts, t));
     match stop {
@@ -219,7 +219,8 @@ fn same_by_definition(case: &Case, sense: Sense, kind: Kind, sides: [&T; 2], sto
     }
 }
 
-/// Returns whether the solver shows that two elements are equal to the last bit. If not, it searches for sizes at which they differ.
+/// Returns whether the solver shows that two elements are equal to the last bit. If not, records sizes at which they
+/// may differ.
 fn settled(case: &Case, reader: &Reader<'_>, l: &T, r: &T) -> bool {
     let judge = case.judge.borrow().clone();
     let Some(judge) = judge else { return false };
@@ -232,7 +233,7 @@ fn settled(case: &Case, reader: &Reader<'_>, l: &T, r: &T) -> bool {
     equal
 }
 
-/// The maximal number of steps that a proof of a contract's other obligations takes.
+/// The maximal number of steps for the proof of a contract's other obligations.
 const STEPS: usize = 200_000;
 
 /// Returns the elements of both sides at an index, with marks around the results of ops.
@@ -269,7 +270,8 @@ pub fn same(case: &Case, sense: Sense, kind: Kind, l: &T, r: &T) -> Res<()> {
 /// The maximal number of truth values whose combinations are tried.
 const TRUTHS: usize = 9;
 
-/// Checks that two terms have the same normal form for each value of the open conditions and truth values in them.
+/// Checks that two terms have the same normal form in each case. A case assumes that each open condition and truth
+/// value in them holds, or does not hold.
 fn same_bits(case: &Case, l: &T, r: &T, truths: &mut Truths, depth: usize) -> Res<()> {
     let (a, b) = (bits::normal(case, l, truths)?, bits::normal(case, r, truths)?);
     if a == b {
@@ -333,7 +335,7 @@ fn condition(term: &T) -> Option<Poly> {
     }
 }
 
-/// Returns an undecided truth value outside all binders, the innermost first.
+/// Returns the innermost undecided truth value outside all binders.
 fn open_truth(term: &T, truths: &BTreeMap<T, bool>) -> Option<T> {
     match &**term {
         Term::Apply(op, ty, args) => args.iter().find_map(|a| open_truth(a, truths)).or_else(|| {
@@ -367,7 +369,7 @@ fn same_reals(case: &Case, l: &T, r: &T) -> Res<()> {
     Ok(())
 }
 
-/// The stack of a thread, in bytes. The functions recurse on deeply nested terms.
+/// The stack size of a thread, in bytes. The prover recurses into deeply nested terms.
 const STACK: usize = 256 << 20;
 
 /// Runs work on threads with stacks that are large enough for deeply nested terms.

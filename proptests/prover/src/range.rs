@@ -32,7 +32,7 @@ fn extreme(ty: &Type, seed: u64, random: &mut fastrand::Rng) -> Option<Tensor> {
     if count > 4_000 {
         return None;
     }
-    // The elements are all equal, or each is drawn.
+    // All elements are equal, or each one is drawn.
     let of: &[f64] = [&ALL[..], &FINITE, &MODERATE][seed as usize % 3];
     let one = of[random.usize(..of.len())];
     let alike = random.bool();
@@ -65,10 +65,12 @@ fn leaves(
     if !constants().all(moderate) || (combines(left) || combines(right)) && !given.values().all(moderate) {
         return None;
     }
-    // No intermediate result of numbers up to 2 overflows.
+    // Numbers up to 2 are assumed to cause no overflow in a pointwise rule, so both sides must have the same infinities
+    // and NaN.
     let small = |t: &Tensor| t.to_f64().iter().all(|x| x.abs() <= 2.0 || !x.is_finite());
     let kept = !combines(left) && !combines(right) && given.values().all(small);
-    // `Bounded` bounds the rounding error. If it is small on the left side, the right side must have the same value.
+    // `Bounded` bounds the rounding error. If it is small on the left side, the right side must have about the same
+    // value.
     let sure = interpret::<Bounded>(left, &|name| given.get(name).cloned()).ok()?;
     let run = |graph: &Graph| interpret_rounded(graph, &|name| given.get(name).cloned()).ok();
     let (left, right) = (run(left)?, run(right)?);

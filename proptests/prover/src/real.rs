@@ -1,10 +1,10 @@
 //! The normal form for `reassoc` and `fast`: a polynomial whose atoms are elements, sums and functions of elements.
 //!
 //! Two terms with one normal form are equal in real arithmetic wherever each part of the left one is finite. A factor
-//! that may be 0 is never cancelled. So x·(1/x) stays as it is unless x is known to be positive, √x·√x unless x is not
+//! that may be 0 is never cancelled. So x·(1/x) stays as it is unless x is known not to be 0, √x·√x unless x is not
 //! negative, and e^(log x) unless x is positive. If the right side contains a partial function (1/x, √x, log x), the
-//! left side contains it too, or it is shown to be defined. A factor that is not defined everywhere is moved out of a
-//! sum only if the extent of the sum is known not to be 0.
+//! left side contains it too, or the function is shown to be defined. A factor that is not defined everywhere is moved
+//! out of a sum only if the extent of the sum is known not to be 0.
 
 use std::{collections::BTreeMap, fmt, rc::Rc};
 
@@ -12,7 +12,8 @@ use eutectic_ir::ops::Reduction;
 
 use crate::term::{Poly, T};
 
-/// A coefficient without its last four bits, so that constants that were computed in two ways compare equal.
+/// A coefficient without its last bits, at least five of them. Constants that were computed in two ways then compare
+/// equal.
 #[derive(Clone, Copy, Debug)]
 pub struct Coefficient(f64);
 
@@ -96,17 +97,17 @@ impl Real {
         Real(sum.into_iter().map(|(p, c)| (p, Coefficient::new(c))).collect())
     }
 
-    /// Returns a single factor.
+    /// Returns a factor as a function.
     pub fn factor(factor: Factor) -> Real {
         Real::of([(Product { factors: BTreeMap::from([(factor, 1)]), power: Real::default() }, 1.0)])
     }
 
-    /// Returns a single element.
+    /// Returns an element as a function.
     pub fn leaf(term: T) -> Real {
         Real::factor(Factor::Leaf(term))
     }
 
-    /// Returns whether it is 0.
+    /// Returns whether the function is 0.
     pub fn is_zero(&self) -> bool {
         self.0.is_empty()
     }
@@ -116,7 +117,7 @@ impl Real {
         self.0.iter().map(|(p, c)| (p, c.0))
     }
 
-    /// Returns its value if it is a number.
+    /// Returns the value of a constant function.
     pub fn known(&self) -> Option<f64> {
         match self.0.len() {
             0 => Some(0.0),
@@ -125,19 +126,19 @@ impl Real {
         }
     }
 
-    /// Returns its product and coefficient if there is only one.
+    /// Returns the product and its coefficient if there is only one.
     pub fn single(&self) -> Option<(&Product, f64)> {
         if self.0.len() == 1 { self.terms().next() } else { None }
     }
 
-    /// Returns the factors of a single product that may be 0.
+    /// If the function is a single product, returns those of its factors that may be 0.
     pub fn factors(&self) -> Option<Vec<Real>> {
         let (p, _) = self.single()?;
         let may = p.factors.keys().filter(|f| !matches!(f, Factor::Inverse(_)));
         Some(may.map(|f| Real::factor(f.clone())).collect())
     }
 
-    /// Returns c if this is c times the other one.
+    /// Returns c if this function is c times the other one.
     pub fn ratio(&self, other: &Real) -> Option<f64> {
         let (_, first) = self.0.iter().next()?;
         let (_, of) = other.0.iter().next()?;
@@ -147,7 +148,7 @@ impl Real {
         alike.then_some(c)
     }
 
-    /// Returns whether the other one is equal up to the last digits of constants.
+    /// Returns whether the functions are equal up to the last digits of constants.
     pub fn is_close(&self, other: &Real) -> bool {
         self.0.len() == other.0.len()
             && self.0.iter().zip(&other.0).all(|((p, a), (q, b))| {
@@ -158,7 +159,8 @@ impl Real {
             })
     }
 
-    /// Returns whether this is wᵃ and the other one wᵇ with 0 < a ≤ b. It is then between 1 and the other one.
+    /// Returns whether this function is wᵃ and the other one wᵇ, with 0 < a ≤ b. Its value is then between 1 and the
+    /// value of the other.
     pub fn is_root_of(&self, other: &Real) -> bool {
         let (Some((p, c)), Some((q, d))) = (self.single(), other.single()) else { return false };
         let plain = c == 1.0 && d == 1.0 && p.power.is_zero() && q.power.is_zero();
@@ -168,12 +170,12 @@ impl Real {
         plain && p.factors.len() == q.factors.len() && n <= m && pairs.all(|((f, a), (g, b))| f == g && a * m == b * n)
     }
 
-    /// Returns c if this is c times an element or a number.
+    /// Returns c if the function is c times an element or a number variable.
     pub fn multiple_of_a_leaf(&self) -> Option<f64> {
         self.power_of_a_leaf().filter(|(_, n, _)| *n == 1).map(|(.., c)| c)
     }
 
-    /// Returns x, n ≥ 1 and c if this is c·xⁿ for an element or a number x.
+    /// Returns x, n ≥ 1 and c if the function is c·xⁿ for an element or a number variable x.
     pub fn power_of_a_leaf(&self) -> Option<(&Factor, u32, f64)> {
         let (p, c) = self.single()?;
         let (leaf @ Factor::Leaf(_), n) = p.factors.iter().next()? else { return None };
@@ -190,7 +192,7 @@ impl Real {
         Real::of(self.terms().map(|(p, c)| (p.clone(), c * by)))
     }
 
-    /// Returns the number of products in it, nested ones included.
+    /// Returns the number of products in the function, nested ones included.
     pub fn size(&self) -> usize {
         self.0
             .keys()
@@ -208,12 +210,12 @@ impl Real {
             .sum()
     }
 
-    /// Returns whether an index variable appears in it.
+    /// Returns whether an index variable appears in the function.
     pub fn mentions(&self, id: u32) -> bool {
         self.0.keys().any(|p| p.power.mentions(id) || p.factors.keys().any(|f| f.mentions(id)))
     }
 
-    /// Returns the nesting depth of binders.
+    /// Returns the nesting depth of reductions.
     pub fn height(&self) -> u32 {
         let of = |f: &Factor| match f {
             Factor::Inverse(r) | Factor::Root(r) => r.height(),
@@ -226,7 +228,7 @@ impl Real {
 }
 
 impl Factor {
-    /// Returns whether an index variable appears in it.
+    /// Returns whether an index variable appears in the factor.
     pub fn mentions(&self, id: u32) -> bool {
         match self {
             Factor::Leaf(t) | Factor::Truth(t) => t.mentions(id),
@@ -248,7 +250,7 @@ impl Factor {
         }
     }
 
-    /// Returns whether it is finite for all finite inputs.
+    /// Returns whether the factor is finite for all finite inputs.
     fn is_total(&self) -> bool {
         match self {
             Factor::Leaf(t) => t.number().is_none_or(f64::is_finite),
@@ -264,7 +266,7 @@ impl Factor {
 }
 
 impl Real {
-    /// Returns whether it is finite for all finite inputs.
+    /// Returns whether the function is finite for all finite inputs.
     pub fn is_total(&self) -> bool {
         self.0.keys().all(|p| p.power.is_total() && p.factors.keys().all(Factor::is_total))
     }
@@ -281,7 +283,7 @@ impl Product {
     }
 }
 
-/// Removes n powers of a factor.
+/// Lowers the exponent of a factor by n. Removes a factor whose exponent becomes 0.
 pub fn take(factors: &mut BTreeMap<Factor, u32>, factor: &Factor, n: u32) {
     if let Some(has) = factors.get_mut(factor) {
         *has -= n;

@@ -59,7 +59,7 @@ impl Scope<'_> {
     }
 
     fn relation(&mut self, call: &RelationCall) -> Res<()> {
-        // Ignoring these is sound: a proof with fewer facts is still a proof.
+        // These may be ignored: a proof with fewer facts is still a proof.
         if call.negated || call.relation.name == "divides" {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl Scope<'_> {
                 let elements = count(&self.shape(a)?);
                 match c.0.as_slice() {
                     [DimsItem::Many(slot)] if self.sequences[slot].len() == 1 => {
-                        self.sequences.get_mut(slot).expect("the slot has a sequence")[0].extent = elements;
+                        self.sequences.get_mut(slot).expect("each sequence variable has axes")[0].extent = elements;
                     }
                     _ => return stop("the relation `same-count` of these shapes is unsupported"),
                 }
@@ -178,8 +178,8 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// Binds the element type of a mask, which follows from the mask's word. The attribute `window` is 0 unless the
-    /// word is `window`.
+    /// Binds the element type of a mask, which the kind of the mask determines. The attribute `window` is 0 unless that
+    /// kind is `window`.
     fn mask(&mut self, call: &RelationCall) -> Res<()> {
         let [RelationArg::Attr(mask), RelationArg::Attr(window), RelationArg::DType(m), RelationArg::DType(f)] =
             call.args.as_slice()
@@ -223,7 +223,8 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// Equates an expression over dims with a value. A variable without a value is bound to it.
+    /// Equates an expression over dims with a value. If the expression is an unbound variable, binds the variable to
+    /// the value.
     fn equal_dims(&mut self, pattern: &DimPattern, value: Poly) -> Res<()> {
         if let DimPattern::Var(slot) = pattern
             && self.dims.get(slot) == Some(&Poly::size(self.name(*slot)))
@@ -254,7 +255,8 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// Binds the only sequence of a pattern to the axes of a shape that its other items leave.
+    /// Binds the only sequence variable of a pattern to the axes of a shape that remain for it after the other items.
+    /// Equates those items with their axes.
     fn unify(&mut self, pattern: &DimsPattern, shape: Shape) -> Res<()> {
         let fixed = pattern.0.iter().filter(|i| matches!(i, DimsItem::One(_))).count();
         let many: Vec<usize> = (0..pattern.0.len()).filter(|i| matches!(pattern.0[*i], DimsItem::Many(_))).collect();

@@ -28,7 +28,7 @@ use crate::{
 pub struct Scope<'r> {
     /// The rule.
     pub rule: &'r Rule,
-    /// The facts, shared with the tensors.
+    /// The facts of the case, shared with the tensors.
     pub case: Rc<Case>,
     /// The extents of dim variables, by slot.
     pub dims: BTreeMap<VarId, Poly>,
@@ -38,12 +38,12 @@ pub struct Scope<'r> {
     pub attrs: BTreeMap<VarId, Value>,
     /// The element types of type variables, by slot.
     pub types: BTreeMap<VarId, Ty>,
-    /// The operands, by variable, of an op that is replaced by its definition.
+    /// The operands of an op that is replaced by its definition, by variable.
     pub given: BTreeMap<usize, Tensor>,
 }
 
 impl<'r> Scope<'r> {
-    /// Makes the variables of the case that `choices` selects.
+    /// Makes the symbolic values of the variables, in the case that `choices` selects.
     pub fn new(rule: &'r Rule, choices: &mut Choices) -> Res<Scope<'r>> {
         let case = Rc::new(Case::default());
         case.fuel.set(60_000);
@@ -146,7 +146,7 @@ impl<'r> Scope<'r> {
                         AttrVariable::Shape => Value::Shape(choices.peeled(name)),
                         AttrVariable::Axes => Value::AnyAxes(name.into()),
                         AttrVariable::DType => return stop("an element type as an attribute is unsupported"),
-                        // `relations` assigns these.
+                        // `Scope::axes` assigns axes, and `Scope::relations` permutations.
                         AttrVariable::Axis | AttrVariable::Perm => continue,
                     };
                     (*slot, value)
@@ -250,7 +250,7 @@ impl<'r> Scope<'r> {
         Ok(())
     }
 
-    /// Aligns the operands of `concat`, which differ in one axis only. The second operand gets the sequence of the first
+    /// Aligns the operands of `concat`, which differ in one axis only. The second operand gets the axes of the first
     /// one, with its own extent of that axis.
     fn alike(&mut self, choices: &mut Choices) {
         for call in self.calls() {
@@ -274,7 +274,7 @@ impl<'r> Scope<'r> {
         }
     }
 
-    /// Returns the pattern of a shape that the axis variable refers to.
+    /// Returns the pattern of the shape to which an axis variable belongs.
     fn pattern_of_axis(&self, slot: VarId) -> Option<DimsPattern> {
         let related = self.rule.relations.iter().find_map(|(call, _)| match call.args.as_slice() {
             [RelationArg::Dims(dims), RelationArg::Attr(axis), ..] if *axis == slot => Some(dims.clone()),
@@ -317,8 +317,7 @@ impl<'r> Scope<'r> {
         })
     }
 
-    /// Returns a quotient of dims. The rule matches only if the remainder is 0, on either side, so this is noted as a
-    /// fact.
+    /// Returns a quotient of dims. The rule matches only if the remainder is 0, so this is a fact on both sides.
     fn quotient(&self, a: &Poly, b: &Poly) -> Option<Poly> {
         let facts = &self.case.facts;
         let (quotient, rest) = a.divide(b);
@@ -390,8 +389,9 @@ impl<'r> Scope<'r> {
         })
     }
 
-    /// Returns the value of an expression that must be an integer for the rule to match. The engine computes a quotient with a remainder as a float, and checks
-    /// the final result only: (7/2)·2 is the integer 7. So only one quotient may have a remainder, and only integers may be added to it.
+    /// Returns the value of an expression that must be an integer for the rule to match. The engine computes a quotient
+    /// with a remainder as a float, and checks only the final result: (7/2)·2 is the integer 7. So only one quotient
+    /// may have a remainder, and only integers may be added to it.
     pub fn whole(&self, expr: &Expr) -> Option<Poly> {
         let exact = self.integer(expr);
         let Expr::Call(function, args) = expr else { return exact };

@@ -10,14 +10,16 @@
 //! - a reduction over other axes, or a slice of another axis;
 //! - a transpose that keeps the axes of the sequence next to each other, in their order.
 //!
-//! Such an op commutes with that numbering: for every number of axes and all extents, it maps the number as it maps the
-//! index of a single axis of extent |B|. So a proof about one axis of extent |B| is a proof for every rank. That
-//! includes rank 0, where |B| is 1. An op that would divide the sequence is refused here.
+//! Such an op commutes with this numbering, for every number of axes and all extents: it maps the number of an element
+//! as it maps the index along a single axis of extent |B|. So a proof about one axis of extent |B| is a proof for every
+//! rank. That includes rank 0, where |B| is 1. An op that would divide the sequence is refused here.
 //!
 //! A permutation, a NumPy broadcast or a reduction over unknown axes of `A..` is an opaque index map. The prover knows
-//! four things about it. Equal names with equal arguments are the same index. The index is in its range. A permutation
-//! and its inverse cancel. Broadcasts compose. If the rule names an axis of a sequence, the sequence becomes three
-//! items: the axes before it, the axis, and the axes after it. The first and the last have any rank.
+//! four things about such a map. Equal names with equal arguments are the same index. The index is in its range. A
+//! permutation and its inverse cancel. Broadcasts compose.
+//!
+//! If the rule names an axis of a sequence, the sequence becomes three items: the axes before it, the axis, and the
+//! axes after it. The first and the last item have any rank.
 
 use std::rc::Rc;
 
@@ -26,10 +28,10 @@ use crate::{
     term::{Atom, Poly, T, Ty, product},
 };
 
-/// An axis, or a sequence of axes as one.
+/// An axis, or a sequence of axes that counts as one axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The number of elements along it.
+    /// The number of elements along the axis or sequence.
     pub extent: Poly,
     /// The name of the number of axes, if it is a sequence.
     pub rank: Option<Rc<str>>,
@@ -44,12 +46,12 @@ impl Item {
         Item { extent, rank: None }
     }
 
-    /// Returns whether it is an axis of extent 1.
+    /// Returns whether the item is a single axis of extent 1.
     pub fn is_one(&self) -> bool {
         self.rank.is_none() && self.extent.known() == Some(1)
     }
 
-    /// Returns the number of axes.
+    /// Returns the number of axes of the item.
     fn axes(&self) -> Poly {
         self.rank.as_ref().map_or(Poly::int(1), |name| Poly::size(&format!("rank {name}")))
     }
@@ -72,7 +74,7 @@ pub fn show(shape: &[Item]) -> String {
     format!("[{}]", shape.iter().map(Item::show).collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the number of elements.
+/// Returns the number of elements of a shape.
 pub fn count(shape: &[Item]) -> Poly {
     product(shape.iter().map(|i| &i.extent))
 }
@@ -82,13 +84,13 @@ pub fn axes(shape: &[Item]) -> Poly {
     shape.iter().fold(Poly::zero(), |n, item| &n + &item.axes())
 }
 
-/// Returns the place of the axis that is the n-th one from the end.
+/// Returns the place of the n-th axis from the end.
 pub fn find(shape: &[Item], from_the_end: &Poly) -> Res<usize> {
     let place = (0..shape.len()).rev().find(|&at| axes(&shape[at..]) == *from_the_end);
     if let Some(at) = place.filter(|&at| shape[at].rank.is_none()) {
         return Ok(at);
     }
-    // A constant n may end inside a sequence.
+    // The n-th axis may be inside a sequence. For a constant n, the last axis of this sequence is split off.
     let behind = (0..shape.len()).rev().find(|&at| shape[at].rank.is_some());
     match (behind, from_the_end.known()) {
         (Some(at), Some(n)) if shape.len() - 1 - at < n as usize => {
@@ -99,7 +101,7 @@ pub fn find(shape: &[Item], from_the_end: &Poly) -> Res<usize> {
     }
 }
 
-/// A function from an index to the element.
+/// A function from an index to the element there.
 type Elements = Rc<dyn Fn(&[Poly]) -> Res<T>>;
 
 /// A tensor, as a function from an index to its element.
@@ -120,7 +122,7 @@ impl Tensor {
     }
 }
 
-/// Returns the facts that state that an index is within a shape.
+/// Returns the facts about an index that is within a shape.
 pub fn inside(shape: &[Item], at: &[Poly]) -> Vec<Poly> {
     let one = Poly::int(1);
     shape.iter().zip(at).flat_map(|(item, i)| [i.clone(), &(&item.extent - i) - &one, &item.extent - &one]).collect()
@@ -129,8 +131,8 @@ pub fn inside(shape: &[Item], at: &[Poly]) -> Vec<Poly> {
 /// The known broadcasts: pairs of a shape and the shape to which it expands.
 pub type Broadcasts = std::cell::RefCell<Vec<(Shape, Shape)>>;
 
-/// Returns the index at which an element of a broadcast tensor is read, by its index in the result. `taught` states
-/// that the broadcast is on the left side, so that it is known to be well typed.
+/// Returns the index in the operand of a broadcast for an index in its result. `taught` means that the broadcast is on
+/// the left side and therefore well typed.
 pub fn expanded(
     facts: &Facts,
     known: &Broadcasts,
@@ -165,7 +167,7 @@ pub fn expanded(
         }
         (i, j) = (i - 1, j - 1);
     }
-    // Any broadcast may add axes of extent 1 in front.
+    // Axes of extent 1 at the front are read at index 0.
     let ones = from[..i].iter().take_while(|item| item.is_one()).count();
     if ones < i {
         let rest = opaque(facts, known, &from[ones..i], &to[..j], &at[..j], taught)?;
@@ -184,7 +186,7 @@ fn opaque(facts: &Facts, known: &Broadcasts, from: &[Item], to: &[Item], at: &[P
     } else if !broadcasts(known, from, to, 4) {
         return stop(format!("it is undecided whether {} broadcasts to {}", show(from), show(to)));
     }
-    // Shapes with equally many elements differ only in axes of extent 1.
+    // If one item broadcasts to another one of the same extent, they differ only in axes of extent 1.
     if let ([a], [b]) = (from, to)
         && a.extent == b.extent
     {
@@ -199,8 +201,8 @@ fn opaque(facts: &Facts, known: &Broadcasts, from: &[Item], to: &[Item], at: &[P
     Ok(from.iter().enumerate().map(|(n, item)| of(n, item)).collect())
 }
 
-/// Composes broadcasts: if an index is the result of a broadcast to this shape, returns the index of that broadcast's
-/// own result.
+/// Composes two broadcasts. If `at` is the index in this shape for an index in a larger shape to which it broadcasts,
+/// returns the index in the larger shape. Otherwise returns `at`.
 fn composed(shape: &[Item], at: &[Poly]) -> Vec<Poly> {
     let own = |n: usize| format!("broadcast {n} of {}", show(shape));
     let mut outer = None;
@@ -216,7 +218,7 @@ fn composed(shape: &[Item], at: &[Poly]) -> Vec<Poly> {
     outer.unwrap_or_else(|| at.to_vec())
 }
 
-/// Returns whether a shape is known to broadcast to another.
+/// Returns whether the known broadcasts lead from a shape to another one.
 fn broadcasts(known: &Broadcasts, from: &[Item], to: &[Item], depth: usize) -> bool {
     if from == to || from.is_empty() {
         return true;
@@ -224,7 +226,7 @@ fn broadcasts(known: &Broadcasts, from: &[Item], to: &[Item], depth: usize) -> b
     depth > 0 && known.borrow().iter().any(|(a, b)| a == from && (b == to || broadcasts(known, b, to, depth - 1)))
 }
 
-/// Returns the index at which an element of a reshaped tensor is read, by its index in the result.
+/// Returns the index in the operand of a reshape for an index in its result.
 pub fn reshaped(facts: &Facts, from: &[Item], to: &[Item], at: &[Poly]) -> Res<Vec<Poly>> {
     // The element exists, so no extent is 0.
     let one = Poly::int(1);
@@ -266,7 +268,8 @@ pub fn reshaped(facts: &Facts, from: &[Item], to: &[Item], at: &[Poly]) -> Res<V
     })
 }
 
-/// Returns the fewest leading items of both shapes that have equally many elements, if the remaining items also have.
+/// Returns the least numbers of leading items of both shapes that have equally many elements. The remaining items must
+/// have equally many elements, too.
 fn group(from: &[Item], to: &[Item]) -> Option<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> =
         (0..=from.len()).flat_map(|a| (0..=to.len()).map(move |b| (a, b))).filter(|p| *p != (0, 0)).collect();

@@ -33,7 +33,8 @@ pub struct Reader<'r> {
 }
 
 impl<'r> Reader<'r> {
-    /// Makes an evaluator. An op variable for reductions takes each op of its group, in separate cases.
+    /// Makes an evaluator. An op variable that does not stand for pointwise ops takes each op of its group, in separate
+    /// cases.
     pub fn new(scope: Scope<'r>, choices: &mut Choices) -> Reader<'r> {
         let mut chosen = BTreeMap::new();
         for variable in &scope.rule.variables {
@@ -58,7 +59,7 @@ impl<'r> Reader<'r> {
             RuleTerm::Splat(_) => stop("groups of nodes are unsupported"),
             RuleTerm::Number { expr, .. } => {
                 let number = self.scope.number(expr)?;
-                // A number has no element type yet: it takes that of the other operand.
+                // A number has no element type yet. It gets the type of the other operand.
                 let ty = Ty::open("number");
                 Ok(vec![Tensor::new(ty, Shape::new(), move |_| Ok(T::clone(&number)))])
             }
@@ -86,7 +87,7 @@ impl<'r> Reader<'r> {
                 .map_or_else(|| stop("a call has no result of this number"), |t| Ok(vec![t]));
         }
         let mut args: Vec<Tensor> = args.into_iter().map(|mut a| a.remove(0)).collect();
-        // The condition of `where` has no bearing on the type of the values.
+        // The condition of `where` does not determine the type of the values.
         self.number_types(if op.name() == "where" { &mut args[1..] } else { &mut args });
         if let Some(rule) = defining_rule(op) {
             let shape = args.first().map(|a| a.shape.clone());
@@ -162,7 +163,7 @@ impl<'r> Reader<'r> {
             AttrTerm::Dim(dim) => Some(Value::Int(self.scope.dim(dim)?)),
             AttrTerm::Shape(dims) => {
                 let shape = self.scope.shape(dims)?;
-                // A rule whose extent would be negative does not match, on either side, so its sign is a fact.
+                // The rule does not match if an extent would be negative, so on both sides extents are at least 0.
                 shape.iter().for_each(|item| self.scope.case.facts.note(item.extent.clone()));
                 Some(Value::Shape(shape))
             }
@@ -190,7 +191,7 @@ impl<'r> Reader<'r> {
     }
 }
 
-/// Checks that a shape has n axes. If it contains a sequence, the sequence is split further until this is decided.
+/// Checks that a shape has n axes. If it contains a sequence, asks for another axis to be split off.
 fn has_axes(shape: &Shape, n: usize) -> Res<()> {
     let sequence = shape.iter().find_map(|item| item.rank.clone());
     let axes = shape.iter().filter(|item| item.rank.is_none()).count();
@@ -224,7 +225,7 @@ pub(crate) fn fitted(kind: AttrKind, value: Value, shape: Option<&Shape>) -> Res
             has_axes(shape, n)?;
             Value::Perm(Perm::Items(items))
         }
-        // `literal` read the list of integers as axes, counted from the end. Here it is a list of extents.
+        // `literal` reads a list of integers as axes that count from the end. Here it is a list of extents.
         (AttrKind::Shape, Value::Axes(of)) => Value::Shape(of.iter().map(|p| Item::axis(&Poly::zero() - p)).collect()),
         (AttrKind::Float, Value::Int(n)) => Value::Number(Rc::new(Term::Index(n))),
         (_, value) => value,

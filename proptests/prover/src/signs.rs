@@ -9,7 +9,7 @@ use crate::{
     term::{Poly, T, Term},
 };
 
-/// A source of known signs in one case.
+/// A source of the signs and conditions that are known in a case.
 pub struct Known<'a>(pub &'a Case);
 
 impl Known<'_> {

@@ -25,7 +25,7 @@ pub struct Solved {
     pub verdict: Verdict,
     /// The number of answers of the prover's own procedure that the solver confirms.
     pub agreed: usize,
-    /// The number of answers that the solver does not decide in time.
+    /// The number of answers that the solver does not decide within its limits.
     pub undecided: usize,
     /// The answers that the solver contradicts, with its counterexamples.
     pub disagreements: Vec<String>,

@@ -55,7 +55,7 @@ pub fn extremum(how: Reduction, vars: &[(u32, Poly)], body: &Real, facts: &Known
     Ok(Real::factor(Factor::Reduce(how, vars, Box::new(body))))
 }
 
-/// Returns Σ of a function over variables. It distributes over sums, moves out factors that do not depend on the
+/// Returns Σ of a function over variables. Σ distributes over sums, moves factors out that do not depend on the
 /// variables, and merges with sums inside products.
 pub fn sum(vars: &[(u32, Poly)], body: &Real, facts: &Known<'_>) -> Res<Real> {
     let mut result = Real::default();
@@ -69,7 +69,7 @@ pub fn sum(vars: &[(u32, Poly)], body: &Real, facts: &Known<'_>) -> Res<Real> {
     Ok(result)
 }
 
-/// A group of factors that share variables with each other.
+/// A group of factors that share variables of the sum, with these variables.
 struct Part {
     vars: Vec<(u32, Poly)>,
     factors: Vec<Real>,
@@ -143,7 +143,7 @@ fn sum_of_product(vars: &[(u32, Poly)], p: &Product, facts: &Known<'_>) -> Res<R
     Ok(result)
 }
 
-/// Returns whether two functions are equal after multiplication with positive denominators.
+/// Returns whether two functions are equal after multiplication by denominators that are positive.
 pub fn equal(a: &Real, b: &Real, facts: &Known<'_>) -> bool {
     let mut difference = a.plus(&b.scaled(-1.0));
     for _ in 0..8 {

@@ -18,7 +18,7 @@ pub enum Kind {
     Int,
     /// Truth values.
     Bool,
-    /// Types for storage only, which no op computes with.
+    /// Storage types. No op computes with them.
     Stored,
 }
 
@@ -45,7 +45,7 @@ pub struct Ty {
     pub dtype: Option<DType>,
     /// Whether all its numbers are at least 0.
     pub unsigned: bool,
-    /// Whether ops compute with its numbers in a wider type. `None` if only some of its members do.
+    /// Whether ops compute with its numbers in a wider type. `None` if its members differ in this.
     pub short: Option<bool>,
 }
 

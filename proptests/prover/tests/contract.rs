@@ -109,8 +109,8 @@ fn each_obligation_that_a_rule_breaks_is_named() {
     }
 }
 
-/// Returns rules that break an obligation in an exponent, outside a box of indices, or before an op with intermediate
-/// results.
+/// Returns rules that break an obligation in one place: in an exponent, outside a box of indices, or before an op with
+/// intermediate results.
 fn hidden() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
     const UPDATE: &str = "(F float) (?x F[B.. D]) (?u F[B.. K]) (?at i64[])";
     const SCATTER: &str = "(?x f32[P N Q]) (?u f32[P M Q]) (?i i64[P M Q])";
@@ -175,7 +175,7 @@ fn reals(result: &str, inputs: &[(&str, Tensor)]) -> Vec<f64> {
     let given = |name: &str| inputs.iter().find(|(own, _)| *own == name).map(|(_, tensor)| tensor.clone());
     match &interpret_rounded(&graph, &given).unwrap()[0].data {
         Data::Real(values) => values.to_vec(),
-        Data::Int(_) => panic!("{result} is of integers"),
+        Data::Int(_) => panic!("the elements of {result} are integers"),
     }
 }
 

@@ -83,7 +83,7 @@ fn kernels_are_proved_for_every_element() {
     assert!(open.is_empty(), "{open:#?}");
 }
 
-/// Returns an index map with one fault each.
+/// Returns copies of an index map with one fault each.
 fn wrong_maps(index: &Index) -> Vec<Index> {
     let mut all = vec![index.plus(&Index::constant(1))];
     for (n, (atom, c)) in index.terms.iter().enumerate() {
@@ -155,7 +155,7 @@ fn chosen(pieces: &[(Vec<Guard>, usize)], domain: &[usize]) -> Vec<Option<usize>
     points.map(|at| pieces.iter().position(|(guards, _)| holds(guards, &at))).collect()
 }
 
-/// Returns an instruction with one fault each. Each fault changes the result at some point.
+/// Returns copies of an instruction with one fault each. Each fault changes the result at some point.
 fn wrong_instructions(instr: &Instr, domain: &[usize]) -> Vec<Instr> {
     let mut all = Vec::new();
     let other = |op: Op| OTHERS.iter().find(|(of, _)| *of == op.name()).and_then(|(_, other)| Op::named(other));
@@ -207,7 +207,7 @@ fn wrong_instructions(instr: &Instr, domain: &[usize]) -> Vec<Instr> {
     all
 }
 
-/// Returns kernels with one fault each, with a description of it.
+/// Returns copies of a kernel with one fault each, and a description of the fault.
 fn wrong_kernels(built: &KernelOfClasses) -> Vec<(String, KernelOfClasses)> {
     let mut all = Vec::new();
     for (b, body) in built.kernel.bodies().into_iter().enumerate() {

@@ -164,20 +164,20 @@ fn rules_that_are_wrong_at_some_size_only_are_refuted() {
     let judged = probes.iter().zip(judge_all(&probes));
     let open: Vec<_> =
         judged.filter(|(_, v)| !matches!(v, Verdict::Refuted(_))).map(|(p, v)| (&p.rule().name, v)).collect();
-    // This rule is wrong only for 0 repetitions, which are not drawn. The solver finds it (`solver.rs`).
+    // This rule is wrong only for 0 repetitions, which are never drawn. The solver refutes it (`solver.rs`).
     let others: Vec<_> = open.iter().filter(|(name, _)| &***name != "sizes/sum-of-repeated").collect();
     assert!(others.is_empty(), "{others:?}");
     assert!(!open.iter().any(|(_, verdict)| matches!(verdict, Verdict::Shown(proof) if proof.is_proof())), "{open:?}");
 }
 
 #[test]
-fn a_counterexample_is_what_the_interpreter_computes() {
+fn a_counterexample_has_the_values_that_the_interpreter_computes() {
     let text = ";; terms beyond the 64th\n(rule mine/cut (forall (F float) (?x F[D])) \
                 (=> (reduce-sum ?x :axes [-1] :keep true) (reduce-sum (slice ?x :axis -1 :at 0 :len (min D 64)) :axes [-1] :keep true)) \
                 (eq reassoc) (once))";
     let rules = RuleSet::read(&[Source::new("cut.rules", text)]).unwrap();
     let probes: Vec<Probe> = rules.probes().collect();
-    let Verdict::Refuted(found) = judge_all(&probes).remove(0) else { panic!("it is wrong from 65 on") };
+    let Verdict::Refuted(found) = judge_all(&probes).remove(0) else { panic!("the rule is wrong from 65 elements on") };
     let sum = |n: usize| found.tensors[0].1.to_f64()[..n].iter().sum::<f64>();
     assert!(found.tensors[0].1.dims()[0] > 64);
     assert!((found.left - sum(found.tensors[0].1.dims()[0])).abs() < 1e-2 && (found.right - sum(64)).abs() < 1e-2);

@@ -14,7 +14,7 @@ use crate::{
 
 /// The base-2 logarithm of the largest number of elements of a tensor.
 const ELEMENTS: f64 = 40.0;
-/// A bound, as a power of two, of the logarithm of any positive number of any type.
+/// log₂ of a bound on |ln x| for each positive number x of any float type.
 const LOGARITHM: f64 = 11.0;
 
 /// The range of a float type, as base-2 logarithms.
@@ -32,8 +32,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// Returns the range of a type. Contracts call numbers up to 2⁴⁰ moderate, or up to a third of the exponent range
-    /// of a 16-bit type.
+    /// Returns the range of a type. A moderate number is at most 2⁴⁰, and at most 2 to a third of the exponent range
+    /// (in `f16` 2⁵).
     pub fn of(dtype: DType) -> Range {
         let (least, most) = dtype.normal_range();
         let digits = f64::from(dtype.significand_bits());
@@ -51,7 +51,7 @@ pub struct Bound {
     pub above: f64,
     /// The least magnitude of its nonzero values.
     pub least: f64,
-    /// The granularity: every value is a multiple of it.
+    /// Every value is a multiple of this power of two.
     pub step: f64,
 }
 
@@ -114,13 +114,13 @@ impl Bound {
         Bound { below: of(self.below), above: of(self.above), least: -self.size(), step: NONE }
     }
 
-    /// Bounds a function that has its operand's sign, and a magnitude of at most 2^`most` and at most the operand's.
+    /// Bounds a function with the sign of its operand, whose magnitude exceeds neither the operand's nor 2^`most`.
     fn damped(self, most: f64) -> Bound {
         Bound { below: self.below.min(most), above: self.above.min(most), least: NONE, step: NONE }
     }
 }
 
-/// The inputs for which a contract promises the range.
+/// The element types and magnitudes of the inputs for which a contract promises the range.
 pub struct World<'a> {
     /// The case of the rule.
     pub case: &'a Case,
@@ -134,7 +134,7 @@ pub struct World<'a> {
     pub moderate: bool,
     /// The tensors that are moderate in every rule.
     pub constants: BTreeSet<String>,
-    /// The tensors that may contain −∞ or the least number instead of a moderate one.
+    /// The tensors that may be masks: their elements may also be −∞ or the most negative number of their type.
     pub masks: BTreeSet<String>,
 }
 
@@ -222,7 +222,7 @@ impl World<'_> {
         let of = self.bound(body);
         match how {
             Reduction::Sum if is_weight(self.case, body) => {
-                // The largest power is 1, so that the sum is between 1 and the number of elements.
+                // The largest power of e is 1, so the sum is between 1 and the number of elements.
                 Bound { below: NONE, above: ELEMENTS, least: 0.0, step: NONE }
             }
             Reduction::Sum if let Some(value) = weighted(self.case, body) => {
@@ -246,8 +246,8 @@ impl World<'_> {
         }
         if op.starts_with(MARK) {
             let (of, range) = (self.bound(&args[0]), self.range(ty));
-            // A marked result was rounded to its type, and another proof shows that it stays in range. So it is a
-            // multiple of the type's least number, and at most its largest one.
+            // Another part of the proof shows that a marked result stays in range. After rounding to its type, it is a
+            // multiple of the least subnormal number, and at most the largest number.
             return Bound {
                 below: of.below.min(range.most),
                 above: of.above.min(range.most),
@@ -290,7 +290,7 @@ impl World<'_> {
             ("act silu" | "act gelu-erf" | "act gelu-tanh", [a]) => {
                 Bound { below: a.below.min(0.0), ..a.damped(f64::INFINITY) }
             }
-            // log 1 is 0, and the least logarithm of a larger number is that of 1 plus the unit of roundoff.
+            // log 1 is 0. For the next larger number, 1 + 2^(1 − digits), the logarithm is larger than 2^−digits.
             ("log", [a]) if a.below == NONE && a.least >= 0.0 => {
                 Bound { below: NONE, above: LOGARITHM, least: -Range::of(self.main).digits, step: NONE }
             }
@@ -351,7 +351,7 @@ pub fn is_sum_of_weights(case: &Case, term: &T) -> bool {
     matches!(&*unmarked(term), Term::Reduce(Reduction::Sum, _, _, body) if is_weight(case, body))
 }
 
-/// Returns whether a term is a softmax weight. Contracts let a small weight become 0.
+/// Returns whether a term is a softmax weight, before or after the division. Contracts let a small weight become 0.
 pub fn is_share(case: &Case, term: &T) -> bool {
     let plain = unmarked(term);
     is_weight(case, &plain)

@@ -259,7 +259,7 @@ fn by_the_table(op: &str, ty: &Ty, args: Vec<Value>) -> Option<Value> {
     if let Some(numbers) = numbers {
         return Some(Value::of(at(&numbers)?));
     }
-    // A zero of unknown sign may be a pole: both signs are evaluated.
+    // The function may have a pole at 0, so it is evaluated at both zeros.
     if let [Value::Finite(_, Sign::Zero(None))] = args.as_slice() {
         let (a, b) = (Value::of(at(&[0.0])?), Value::of(at(&[-0.0])?));
         return match (&a, &b) {
@@ -277,7 +277,8 @@ fn by_the_table(op: &str, ty: &Ty, args: Vec<Value>) -> Option<Value> {
         .collect();
     let finite = args.iter().all(|v| matches!(v, Value::Finite(..)));
     let term = apply(op, ty, terms?);
-    // xᵉ with a known exponent has the sign of 1ᵉ or (−1)ᵉ, or is NaN with it.
+    // For a known exponent e, xᵉ has the sign of 1ᵉ or (−1)ᵉ, depending on the sign of x. It is NaN if that power is
+    // NaN.
     if let ("pow", [Value::Finite(_, Sign::Of(below)), exponent]) = (op, args.as_slice())
         && let Some(e) = exponent.number().filter(|e| e.is_finite())
     {
@@ -289,7 +290,7 @@ fn by_the_table(op: &str, ty: &Ty, args: Vec<Value>) -> Option<Value> {
         let positive = matches!(args.first(), Some(Value::Finite(_, Sign::Of(false))));
         return (finite && op == "pow" && positive).then_some(Value::Finite(term, Sign::Of(false)));
     };
-    // These functions do not change their sign on either side of 0, so the value at 1 or −1 has the sign.
+    // Each function below has one sign for all x > 0 and one for all x < 0. Its value at 1 or −1 shows that sign.
     let side = |below: bool| -> Option<Sign> {
         let x = at(&[if below { -1.0 } else { 1.0 }])?;
         Some(if x == 0.0 { Sign::Zero(Some(x.is_sign_negative())) } else { Sign::Of(x < 0.0) })

@@ -6,7 +6,7 @@
 //! | no number on the right overflows or vanishes unless one on the left does | [`range`] | `reassoc`, `ulp` |
 //! | pointwise rules keep infinities and NaN | [`special`] | `reassoc`, `ulp` |
 //! | in rules with sums, an infinity or NaN in an element reaches both sides | [`reads`] | `reassoc`, `ulp` |
-//! | a sum with a number of the program stays | [`rounding`] | `reassoc`, `fast`, if both sides are pointwise |
+//! | a sum with a number of the program is on both sides | [`rounding`] | `reassoc`, `fast`, if both sides are pointwise |
 //! | results differ by at most n units in the last place | [`ulps`] | `ulp` |
 //!
 //! The proof of equality over the reals also shows, for each contract, that the right side adds no divisor that may be
@@ -37,8 +37,8 @@ use crate::{
     term::{T, Term, Ty},
 };
 
-/// Proves the obligations of a contract for one element, beyond equality over the reals. Results of ops are marked in
-/// both terms.
+/// Proves the obligations of a contract for one element, beyond equality over the reals. Both terms have marks around
+/// results of ops.
 pub fn kept(scope: &Scope<'_>, case: &Case, root: &Root, left: &T, right: &T) -> Res<()> {
     let contract = scope.rule.contract;
     let (l, r) = (nodes::nodes(left), nodes::nodes(right));

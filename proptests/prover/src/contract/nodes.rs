@@ -23,7 +23,7 @@ pub struct Node {
     pub op: Rc<str>,
     /// The element type of the result.
     pub ty: Ty,
-    /// The number before it is rounded to that type. Results inside it are marked, too.
+    /// The result before it is rounded to that type. The results of ops inside this term are marked, too.
     pub term: T,
     /// The variables of the enclosing reductions.
     vars: Vec<(u32, Poly)>,
@@ -203,7 +203,8 @@ impl Node {
 }
 
 impl Value {
-    /// Returns whether the function is a root of the other one: its value is between 1 and the other's.
+    /// Returns whether this function is a root of the other one, so that its value is between 1 and the value of the
+    /// other.
     pub fn is_root_of(&self, other: &Value) -> bool {
         other.place.is_everywhere() && self.vars == other.vars && self.real.is_root_of(&other.real)
     }

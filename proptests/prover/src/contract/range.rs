@@ -1,8 +1,9 @@
-//! Proves that each number that the right side computes stays in range if those of the left side do.
+//! Proves that the numbers on the right side stay in range if those on the left side do.
 //!
-//! A result of an op on the right stays in range for one of two reasons. As a real function, it is c times a result on
-//! the left or an input, with 1/16 ≤ |c| ≤ 1. Or it is bounded by the largest and least number for all inputs for which
-//! the contract promises the range. The result of the whole side needs no proof, because it equals the left one.
+//! The result of an op on the right stays in range for one of two reasons. As a real function, it is c times a result
+//! on the left or an input, with 1/16 ≤ |c| ≤ 1. Or its bounds are in range for all inputs for which the contract
+//! promises the range. A result that may leave the range is accepted if its overflow or underflow has no visible
+//! effect. The result of the whole side needs no proof, because it equals the left one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,7 @@ use crate::{
 const LEAST: f64 = 1.0 / 16.0;
 /// −log₂(1 − 1/16), rounded: within 1/16 of the largest number, a rounding error decides whether a result is finite.
 const ROOM: f64 = 0.09;
-/// The significant bits with which a subnormal number has a relative error far below 1/16.
+/// The number of significant bits from which on a subnormal number has a relative error far below 1/16.
 const DIGITS: f64 = 6.0;
 /// The tolerance for rounded constants of the right side.
 const ROUNDING: f64 = 1e-6;
@@ -98,8 +99,8 @@ fn addends(term: &T, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns whether a root's left side is a single op that may round intermediate results in any order, for an element
-/// type.
+/// Returns whether the left side of a root is a single op whose intermediate results may be rounded in any order.
+/// Composite ops round intermediate results only in 16-bit element types.
 fn has_parts(root: &Root, dtype: DType) -> bool {
     let RuleTerm::Call(AppliedOp { op: OpTerm::Named(op), args, .. }) = &root.left else { return false };
     let class = op.def().class;
@@ -108,7 +109,7 @@ fn has_parts(root: &Root, dtype: DType) -> bool {
     whole && class.leaves_order_open() && (!matches!(class, Class::Composite) || short)
 }
 
-/// Returns the assignments of float types to the type variables of a case, each with the type of constants.
+/// Returns each assignment of float types to the type variables of a case, with the element type of constants.
 fn types(scope: &Scope<'_>) -> Vec<(BTreeMap<String, DType>, DType)> {
     let mut all = vec![BTreeMap::new()];
     for (slot, ty) in &scope.types {
@@ -186,7 +187,8 @@ pub fn kept(scope: &Scope<'_>, case: &Case, root: &Root, sides: [&T; 2], left: &
     };
     let mut comparison = Comparison { world, left: &left, side: sides[1] };
     for (types, main) in types {
-        // A single op may compute its intermediate results in any type. The right side may compute the same ones.
+        // If the left side is a single op, its intermediate results may leave the range. The right side may compute the
+        // same ones.
         comparison.left = if has_parts(root, main) { &own } else { &left };
         (comparison.world.types, comparison.world.main) = (types, main);
         parts.iter().try_for_each(|part| comparison.part(part))?;
@@ -194,7 +196,7 @@ pub fn kept(scope: &Scope<'_>, case: &Case, root: &Root, sides: [&T; 2], left: &
     Ok(())
 }
 
-/// Returns whether an op returns one of its operands, or its negative.
+/// Returns whether an op returns one of its operands, the magnitude or negative of one, or 0.
 fn selects(node: &Node) -> bool {
     match &*node.term {
         Term::Apply(op, ..) => matches!(&**op, "where" | "max" | "min" | "neg" | "abs" | "act none" | "act relu"),
@@ -224,7 +226,7 @@ impl Comparison<'_> {
                 form()
             ));
         }
-        // A subnormal sum is exact.
+        // Multiples of the least subnormal number are exact in the subnormal range, as are their sums.
         let vanishes = bound.step < range.step && bound.least < range.step + DIGITS;
         let as_large = self.is_multiple(part, range, &|c| c.abs() >= LEAST)?;
         let harmless = || {
@@ -243,14 +245,14 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Returns whether a product is only used by functions that are almost constant where it overflows.
+    /// Returns whether a product is used only by functions that are almost constant where the product overflows.
     fn saturates(&self, node: &Node) -> bool {
         let ends = |op: &str| matches!(op, "tanh" | "sigmoid" | "erf");
         let product = matches!(&*unmarked(&node.term), Term::Apply(op, ..) if matches!(&**op, "mul" | "div"));
         product && only_in(self.side, &node.term, &mut |op, _| ends(op), &mut |op| op.starts_with(MARK))
     }
 
-    /// Returns whether it is c·xᵐ and the left side has a result d·xⁿ that is at least as large wherever c·xᵐ
+    /// Returns whether the part is c·xᵐ, and the left side has a result d·xⁿ that is at least as large wherever c·xᵐ
     /// overflows.
     fn is_outgrown(&self, part: &Part<'_>, range: Range) -> bool {
         let value = &part.value;
@@ -264,8 +266,8 @@ impl Comparison<'_> {
     }
 
     /// Returns whether the part differs from a result of the left side by another result, which is at most a sixteenth
-    /// of the largest number. If the part overflows, the left result is close to the largest number, and rounding
-    /// decides whether it is finite.
+    /// of the largest number. If the part overflows, that result of the left side is close to the largest number.
+    /// Rounding then decides whether it is finite.
     fn is_near(&self, part: &Part<'_>, range: Range) -> bool {
         let all = || self.left.iter().filter(|(node, _)| node.ty == part.node.ty);
         let small = |node: &Node| {
@@ -282,7 +284,7 @@ impl Comparison<'_> {
     /// Returns whether the part is c times an input or a result of the left side, for a c that satisfies `fits`. The
     /// type of that input or result must have no wider range.
     fn is_multiple(&self, part: &Part<'_>, range: Range, fits: &dyn Fn(f64) -> bool) -> Res<bool> {
-        // Masks are the largest numbers of their type.
+        // Masks may be the largest numbers of their type, so they allow no tolerance.
         let room = if self.world.masks.is_empty() { ROOM } else { 0.0 };
         let holds = |other: Range| range.most >= other.most - room && range.least <= other.least;
         let value = &part.value;
@@ -323,8 +325,9 @@ fn reads(term: &T, found: &mut Vec<Ty>) {
     }
 }
 
-/// Returns whether an underflow of a result has no visible effect, because only exponents, and sums with a number that
-/// is not small, use the result. Before that it may be multiplied: by moderate numbers, or by one number of any size.
+/// Returns whether an underflow of a result has no visible effect: only exponents, and sums with a number that is not
+/// small, use the result. Before that use it may be multiplied: any number of times if inputs are moderate, otherwise
+/// once.
 fn is_absorbed(side: &T, result: &T, moderate: bool) -> bool {
     let number = |t: &T| t.number().is_some_and(|x| x.abs() >= 0.5);
     let mut ends = |op: &str, args: &[T]| match op {
@@ -344,8 +347,8 @@ fn is_absorbed(side: &T, result: &T, moderate: bool) -> bool {
     only_in(side, result, &mut ends, &mut passes)
 }
 
-/// Returns whether a result is only used in sums that are the whole side, in the side's type. An underflow loses at
-/// most half of the least number, which is at most half a unit in the last place of any sum.
+/// Returns whether the side is a sum that adds the result unscaled, in the element type of the result. An underflow
+/// loses at most half of the least number, which is at most half a unit in the last place of any sum.
 fn is_summand(side: &T, node: &Node) -> bool {
     match &**side {
         Term::Apply(op, _, args) if op.starts_with(MARK) && args[0] == node.term => true,
@@ -415,7 +418,7 @@ fn is_result(side: &T, node: &Node) -> bool {
     }
 }
 
-/// Adds the name of the obligation to the reason of a stop.
+/// Puts the name of the obligation before the reason of a stop.
 pub fn because(what: &str, stop: Stop) -> Stop {
     match stop {
         Stop::Because(why) => Stop::Because(format!("{what}: {why}")),

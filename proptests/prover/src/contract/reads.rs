@@ -1,11 +1,11 @@
-//! Proves that both sides read the same elements, so that NaN or an infinity in one of them reaches both results, or
+//! Proves that both sides read the same elements, so that NaN or an infinity in an element reaches both results or
 //! neither.
 //!
 //! Sums, products, norms and attention may return NaN or either infinity if an element is one of these. So the proof
-//! shows only that some special value is returned. Most functions propagate NaN and infinities. A function that maps an
-//! infinity to a number (a quotient, an exponential, a maximum) must be on both sides with the same operand. An element
-//! that is read under a condition must be read under it on both sides. If the right side has attention, it may read
-//! fewer elements.
+//! shows only that both sides return one of these. Most functions propagate NaN and infinities. A function that maps an
+//! infinity to a number (a quotient, an exponential, a maximum) must be on both sides with the same operand. The
+//! conditions under which an element is read must be the same on both sides. If the right side has attention, it may
+//! read fewer elements.
 
 use std::collections::BTreeSet;
 
@@ -30,24 +30,25 @@ struct Entry {
     vars: Vec<Poly>,
     at: Vec<Poly>,
     of: Option<Real>,
-    /// The conditions under which it is read: extents that are not 0, and conditions on indices.
+    /// The conditions under which the element is read: extents that are not 0, and conditions on indices.
     conditions: BTreeSet<Poly>,
-    /// Boxes of indices that exclude it: it is read only outside each of them. A box is a list of conditions that hold
-    /// inside.
+    /// Boxes of indices. The element is read only outside all of them. A box is a set of conditions that all hold
+    /// inside it.
     outside: BTreeSet<BTreeSet<Poly>>,
-    /// The truth values under which it is read.
+    /// The truth values under which the element is read.
     truths: BTreeSet<(T, bool)>,
 }
 
 impl Entry {
-    /// Returns whether it is read only outside a box.
+    /// Returns whether the element is read only outside a box.
     fn is_outside(&self, all: &BTreeSet<Poly>) -> bool {
         self.outside.iter().any(|own| own.is_subset(all))
             || all.iter().any(|p| self.conditions.contains(&(&Poly::int(-1) - p)))
     }
 }
 
-/// An entry, and the same entry without the masks of attention, for a comparison with a side that has none.
+/// An entry, and the same entry without the conditions of attention's masks. The second one is compared with a side
+/// that has no masks.
 type Both = (Entry, Entry);
 
 /// The elements that a side reads.
@@ -96,7 +97,7 @@ pub fn unconverted(term: &T) -> T {
     }
 }
 
-/// Collects the values that attention returns for rows without weights, if they are not those of arithmetic.
+/// Collects the words for rows of attention without weights, except `nan`, which is the value that arithmetic gives.
 fn empties(term: &T, found: &mut BTreeSet<String>) {
     match &**term {
         Term::Apply(op, _, args) => {
@@ -229,7 +230,7 @@ impl Reads {
         Ok(())
     }
 
-    /// Records a truth value that depends on floats. It does not propagate NaN.
+    /// Records a truth value that depends on floats. Such a value does not propagate NaN.
     fn decides(&mut self, case: &Case, truth: &T, place: &Place) -> Res<()> {
         if decided_by_floats(truth) {
             let normal = bits::normal(case, truth, &Truths::new())?;
@@ -300,7 +301,8 @@ fn named_entry(case: &Case, what: &str, at: &[Poly], of: &Option<Real>, place: &
     Ok(Entry { what: what.into(), vars, at, of, conditions, outside, truths })
 }
 
-/// Names the test whether a number is NaN by the real function of the number.
+/// Replaces a test for NaN by a name that contains the real function of the tested number. Tests of equal functions
+/// then have equal names.
 fn by_value(case: &Case, truth: &T) -> Res<T> {
     if let Some([inner]) = truth.args("not") {
         return Ok(apply("not", &Ty::bool(), vec![by_value(case, inner)?]));

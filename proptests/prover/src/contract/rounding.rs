@@ -1,5 +1,5 @@
-//! Proves that a rounding by a number of the program is kept. For large c, (x + c) − c rounds x to an integer, and no
-//! rule may remove that.
+//! Proves that a rule keeps the rounding of sums with numbers of the program. For large c, (x + c) − c rounds x to an
+//! integer, and no rule may remove this rounding.
 
 use super::nodes::{Node, Value};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
     term::{T, Term},
 };
 
-/// Proves that each sum with a number of the program on the left is also on the right. `numbers` tells which tensors
-/// may be such a number.
+/// Proves that each sum with a number of the program on the left is also on the right. `numbers` returns whether a
+/// tensor may be such a number.
 pub fn kept(case: &Case, left: &[Node], right: &[Node], numbers: &dyn Fn(&str) -> bool) -> Res<()> {
     let sums = |nodes: &[Node]| -> Res<Vec<[Value; 2]>> {
         let mut sums = Vec::new();
@@ -37,7 +37,7 @@ pub fn kept(case: &Case, left: &[Node], right: &[Node], numbers: &dyn Fn(&str) -
     }
 }
 
-/// Returns whether a term is a number that the program may choose.
+/// Returns whether a term is a number of the program, or is computed only from such numbers and constants.
 fn is_number(term: &T, numbers: &dyn Fn(&str) -> bool) -> bool {
     match &**term {
         Term::Param(_) => true,

@@ -1,8 +1,8 @@
 //! Proves that both sides return the same infinities, NaN and poles in rules without sums.
 //!
-//! Each element is in turn NaN, an infinity, negative, positive, or a zero, in all combinations. Both sides are
-//! evaluated as far as that determines them: functions at infinities and zeros by the op table, products by signs. If
-//! both sides are finite, they must be equal over the reals.
+//! Each element is NaN, an infinity, a zero, positive or negative, and all combinations are tried. For each one, the op
+//! table and the rules of signs give the values of both sides. If both values are finite, they must be equal over the
+//! reals.
 
 use std::{collections::BTreeMap, fmt, rc::Rc};
 
@@ -22,7 +22,7 @@ use crate::{
 /// The maximal number of elements whose combinations are tried.
 const ELEMENTS: usize = 6;
 
-/// The class of an element's value. `true` is negative.
+/// The class of an element's value. `true` means negative, except in `Truth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Nan,
@@ -63,7 +63,7 @@ impl fmt::Display for Class {
 pub enum Kept {
     /// All of them, with the signs of zeros.
     Zeros,
-    /// All of them, without the signs of zeros, and so without those of poles.
+    /// All of them, except the signs of zeros and therefore those of infinities at poles.
     Poles,
     /// NaN and the infinities count as the same value.
     Any,
@@ -105,7 +105,7 @@ fn condition(term: &T) -> Option<Poly> {
     }
 }
 
-/// Normalizes the indices of a term.
+/// Normalizes the indices of the elements that a term reads.
 fn plain(case: &Case, term: &T) -> Res<T> {
     Ok(match &**term {
         Term::Read(..) => bits::normal(case, term, &Truths::new())?,
@@ -117,7 +117,7 @@ fn plain(case: &Case, term: &T) -> Res<T> {
     })
 }
 
-/// Replaces the operands of partial functions by new elements, if both sides have them.
+/// Replaces operands of partial functions by new elements. Only operands that both sides have are replaced.
 fn common(case: &Case, sides: [T; 2]) -> Res<[T; 2]> {
     let mut found = [BTreeMap::new(), BTreeMap::new()];
     for (side, found) in sides.iter().zip(&mut found) {
@@ -128,7 +128,7 @@ fn common(case: &Case, sides: [T; 2]) -> Res<[T; 2]> {
     Ok([with_elements(case, &left, &both)?, with_elements(case, &right, &both)?])
 }
 
-/// Returns whether a function is undefined for some operands, or jumps at one.
+/// Returns whether a function is undefined for some operands, or has a pole.
 fn is_partial(op: &str) -> bool {
     matches!(op, "sqrt" | "rsqrt" | "log" | "reciprocal")
 }
@@ -238,7 +238,7 @@ fn one(case: &Case, sides: &[T; 2], chosen: &Chosen, kept: Kept) -> Res<()> {
     if alike { Ok(()) } else { stop(format!("{}, the left side is {l} and the right side {r}", place())) }
 }
 
-/// Returns whether two finite numbers are equal over the reals. Numbers that are not known to be finite are not.
+/// Returns whether two numbers are equal over the reals. A number that contains a division by 0 equals only itself.
 fn equal(case: &Case, a: &T, b: &T) -> Res<bool> {
     if a == b {
         return Ok(true);

@@ -1,8 +1,9 @@
 //! Bounds the distance, in units in the last place, of two sides that are the same real function.
 //!
-//! Each op rounds its result by half a unit. A product adds the relative errors of its factors. A sum of numbers of one
-//! sign has the larger of both errors, and a root half of its operand's. Any other function of a rounded number is
-//! refused. A result that both sides compute in the same way counts as an exact element.
+//! Each op rounds its result by at most half a unit. A product adds the relative errors of its factors. A sum of
+//! numbers of one sign has the larger error of its terms, and a root half of its operand's error. A few other functions
+//! have a bound, and all others of a rounded number are refused. A result that both sides compute in the same way
+//! counts as an exact element.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -18,10 +19,10 @@ use crate::{
     term::{T, Term, Ty},
 };
 
-/// A bound of the second-order terms, in units.
+/// A bound on the sum of the second-order terms, in units.
 const SECOND: f64 = 0.01;
 
-/// A function that returns the fewest and the most significant bits of a type.
+/// A function that returns the fewest and the most significant bits among the float types that a type stands for.
 type Digits<'a> = &'a dyn Fn(&Ty) -> Option<[u32; 2]>;
 
 /// Replaces each result that both sides compute in the same way by an element.
@@ -42,8 +43,8 @@ pub fn within(case: &Case, n: u32, digits: Digits<'_>, [left, right]: [&T; 2]) -
     }
     let Some([_, most]) = left.ty().and_then(digits) else { return stop("the element type of the result is unknown") };
     let errors = Errors { case, digits, own: left.ty().cloned(), most };
-    // The last rounding adds half a unit on each side. An earlier one, of one unit of roundoff relative to the result, adds
-    // up to a whole unit: the result may be just below a power of two.
+    // The last rounding adds half a unit on each side. An earlier relative error of one unit of roundoff adds up to a
+    // whole unit, because the result may be just below a power of two.
     let before = |t: &T| -> Res<f64> {
         match &**t {
             Term::Apply(op, _, args) if op.starts_with(MARK) => errors.of(&args[0]),
@@ -83,13 +84,13 @@ fn with_shared(case: &Case, term: &T, common: &[T], whole: bool) -> Res<T> {
     Ok(Rc::new(Term::Apply(op.clone(), ty.clone(), args)))
 }
 
-/// A bound of the errors of one side's numbers.
+/// The bounds on the rounding errors of one side's numbers.
 struct Errors<'a> {
     case: &'a Case,
     digits: Digits<'a>,
-    /// The type of the result.
+    /// The element type of the side.
     own: Option<Ty>,
-    /// The most significant bits of that type.
+    /// The largest number of significant bits of that type.
     most: u32,
 }
 
@@ -109,8 +110,8 @@ impl Errors<'_> {
         }
     }
 
-    /// Returns the relative error of a term before it is rounded, in units of roundoff: half the distance from 1 to the
-    /// next number.
+    /// Returns a bound on the relative error of a term, in units of roundoff: half the distance from 1 to the next
+    /// number. The bound of a marked term includes its own rounding.
     fn of(&self, term: &T) -> Res<f64> {
         let case = self.case;
         let both = |args: &[T]| -> Res<f64> { args.iter().map(|a| self.of(a)).sum() };
@@ -118,7 +119,7 @@ impl Errors<'_> {
         match &**term {
             Term::Num(bits) => {
                 let x = f64::from_bits(*bits);
-                // Every type represents numbers of few digits.
+                // Every float type represents numbers with few significant bits.
                 let held = !x.is_finite() || f64::from(x as f32) == x && (x as f32).to_bits() << 15 == 0;
                 Ok(if held { 0.0 } else { 1.0 })
             }
@@ -173,7 +174,7 @@ impl Errors<'_> {
         }
     }
 
-    /// Returns the rounding error of an op of a type, in units of the result's type.
+    /// Returns the rounding error of an op with a result of this type, in units of the side's type.
     fn unit(&self, ty: &Ty) -> Res<f64> {
         if self.own.as_ref() == Some(ty) {
             return Ok(1.0);

@@ -1,4 +1,4 @@
-//! Defines attention, its surface form, rotary embedding and gated linear units.
+//! Defines attention, `sdpa` (attention of grouped heads with a kind of mask), rotary embedding and gated linear units.
 
 use std::rc::Rc;
 
@@ -18,10 +18,11 @@ use crate::{
 pub(super) const OPS: &[(&str, Semantics)] =
     &[("attention", attention), ("attention-tf32", attention), ("sdpa", sdpa), ("rope", rope), ("glu", glu)];
 
-/// A function of a key.
+/// A function of the index of a key.
 type ByKey<'a> = &'a dyn Fn(&Poly) -> Res<T>;
 
-/// The operands of one head as functions of row and column, and the parameters of its scores.
+/// The operands of attention for one element of the result, as functions of key and depth, and the parameters of its
+/// scores.
 pub struct Head<'a> {
     pub case: &'a Case,
     pub ty: &'a Ty,
@@ -39,7 +40,7 @@ pub struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Returns cap(scale · q kᵀ) plus the bias, or the bias if it masks the key.
+    /// Returns the score of key j: cap(scale · q kᵀ) plus the bias, or only the bias if it masks the key.
     fn score(&self, j: &Poly) -> Res<T> {
         let arithmetic = Arithmetic(self.ty.clone());
         let through = |t: T| if self.op == "attention-tf32" { apply("tf32", self.ty, vec![t]) } else { t };
@@ -53,7 +54,7 @@ impl Head<'_> {
                 let capped =
                     arithmetic.mul(&arithmetic.of("tanh", &[&arithmetic.div(&score, self.softcap)]), self.softcap);
                 match &**self.softcap {
-                    // A symbolic softcap may be 0, so the choice stays in the term.
+                    // A softcap of 0 means no cap. A symbolic softcap may be 0, so the term contains both cases.
                     Term::Param(name) if !self.case.number_is(name, "nonzero") => {
                         let zero = apply("eq", &Ty::bool(), vec![self.softcap.clone(), num(0.0)]);
                         apply("where", self.ty, vec![zero, score, capped])
@@ -72,7 +73,7 @@ impl Head<'_> {
         Ok(apply("where", self.ty, vec![hides, bias, sum]))
     }
 
-    /// Returns softmax(scores) v.
+    /// Returns the element of softmax(scores) v.
     pub fn attend(&self) -> Res<T> {
         let arithmetic = Arithmetic(self.ty.clone());
         let keys = std::slice::from_ref(&self.keys);
@@ -82,7 +83,7 @@ impl Head<'_> {
         let total = reduce(self.case, Reduction::Sum, self.ty, keys, |j| power(&j[0]))?;
         let sum = reduce(self.case, Reduction::Sum, self.ty, keys, |j| {
             let weight = through(arithmetic.div(&power(&j[0])?, &total));
-            // Guarded weights replace NaN by 0.
+            // With `guarded`, a weight of NaN counts as 0.
             let weight = match self.empty {
                 "guarded" => {
                     let is_nan = apply("is-nan", &Ty::bool(), vec![weight.clone()]);
@@ -92,7 +93,7 @@ impl Head<'_> {
             };
             Ok(arithmetic.mul(&weight, &through((self.value)(&j[0])?)))
         })?;
-        // The result for a row without weights is a special value.
+        // The function `empty WORD` names the special value for a row without weights.
         let word = if self.empty == "guarded" { "nan" } else { self.empty };
         Ok(apply(&format!("empty {word}"), self.ty, vec![sum]))
     }
@@ -136,7 +137,7 @@ fn attention(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Returns the mask of the surface form as a bias, and the name of the result for a row without weights.
+/// Returns the mask of `sdpa` as a bias, and the word for the value of a row without weights.
 pub(super) fn masked(
     ty: &Ty,
     word: &str,
@@ -145,7 +146,7 @@ pub(super) fn masked(
     (i, j): (&Poly, &Poly),
     mask: Option<T>,
 ) -> Res<(Option<T>, &'static str)> {
-    // Query i sees keys j ≤ i + (T − S), and with a window only the last of these.
+    // Query i sees keys j ≤ i + (T − S). With a window, it sees only the last `window` ones of these.
     let last = &(i + &(t - s)) - j;
     let hidden = |conditions: Vec<Poly>| choose(conditions, num(0.0), num(f64::NEG_INFINITY));
     Ok(match (word, mask) {
@@ -230,7 +231,7 @@ pub(super) fn rope(call: &Call) -> Res<Vec<Tensor>> {
         let arithmetic = Arithmetic(ty.clone());
         let element = |c: &Poly| (x.at)(&[outer, &[position.clone(), c.clone()]].concat());
         let angle = |n: usize, p: &Poly| (args[n].at)(&[position.clone(), p.clone()]);
-        // x·cos − y·sin and y·cos + x·sin.
+        // A pair (x, y) turns into (x·cos − y·sin, y·cos + x·sin).
         let first = |p: &Poly, a: &Poly, b: &Poly| -> Res<T> {
             let (x, y) = (element(a)?, element(b)?);
             let turned = arithmetic.sub(&arithmetic.mul(&x, &angle(1, p)?), &arithmetic.mul(&y, &angle(2, p)?));

@@ -15,7 +15,7 @@ pub(super) fn one(tensor: Tensor) -> Res<Vec<Tensor>> {
     Ok(vec![tensor])
 }
 
-/// Marks a term that the reference rounds once.
+/// Encloses a term in the function `round OP`, because the reference rounds it once.
 pub(super) fn rounded(op: &str, ty: &Ty, term: T) -> T {
     apply(&format!("round {op}"), ty, vec![term])
 }

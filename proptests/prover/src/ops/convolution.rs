@@ -39,7 +39,7 @@ impl Windows {
         Ok(&case.facts.divided(&room, s).0 + &one)
     }
 
-    /// Returns the index along the axis that tap k of a window reads.
+    /// Returns the index along the axis at which a window reads for its tap k.
     fn tap(&self, n: usize, window: &Poly, k: &Poly) -> Poly {
         &(&(window * &self.stride[n]) + &(k * &self.dilation[n])) - &self.before[n]
     }
@@ -90,7 +90,8 @@ fn conv(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Result (i, j) is the sum of image[h, w] · weights[p, q] over h·stride + p·dilation − before = i, and likewise for columns.
+/// Evaluates a transposed convolution. Element (i, j) sums image[h, w] · weights[p, q] over all h and p with h·stride +
+/// p·dilation − before = i, and likewise for columns.
 fn conv_transpose(call: &Call) -> Res<Vec<Tensor>> {
     let (args, case, windows, groups) = (call.args.clone(), Rc::clone(&call.case), Windows::new(call)?, call.int(4)?);
     let ([n, channels, h, w], [c, o, p, q]) = (extents::<4>(&args[0])?, extents::<4>(&args[1])?);
@@ -142,7 +143,7 @@ impl PoolPoint<'_> {
         [0, 1].map(|n| self.windows.tap(n, &self.at[n + 2], &tap[n]))
     }
 
-    /// Returns a tap of the window; `outside` for a tap outside of the image.
+    /// Returns the value at a tap of the window, or `outside` if the tap is outside the image.
     fn tap(&self, tap: &[Poly], outside: f64) -> Res<T> {
         let [row, column] = self.place(tap);
         let read = || (self.x.at)(&[self.at[0].clone(), self.at[1].clone(), row.clone(), column.clone()]);
@@ -150,7 +151,7 @@ impl PoolPoint<'_> {
     }
 }
 
-/// Evaluates a pooling. `body` gives an element of its result.
+/// Evaluates a pooling. `body` returns an element of its result.
 fn pool(call: &Call, body: impl Fn(&PoolPoint<'_>) -> Res<T> + 'static) -> Res<Vec<Tensor>> {
     let (x, case, windows, size) = (call.args[0].clone(), Rc::clone(&call.case), Windows::new(call)?, call.pair(4)?);
     let [n, c, h, w] = extents::<4>(&x)?;

@@ -13,7 +13,7 @@ use crate::{
 pub(super) const OPS: &[(&str, Semantics)] =
     &[("mha", mha), ("attention-block", attention_block), ("encoder-layer", encoder_layer)];
 
-/// Evaluates an op as a part of a layer.
+/// Evaluates an op that is part of a layer.
 fn part(call: &Call, (op, meaning): (&'static str, Semantics), attrs: Vec<Value>, args: Vec<Tensor>) -> Res<Tensor> {
     Ok(meaning(&Call { case: Rc::clone(&call.case), op, attrs, args })?.remove(0))
 }
@@ -40,7 +40,7 @@ fn swapped(call: &Call, x: Tensor) -> Res<Tensor> {
     part(call, TRANSPOSE, vec![Value::Perm(Perm::Items(order))], vec![x])
 }
 
-/// Returns [.. S H·D] as [.. H S D].
+/// Splits the last axis into heads: [.. S H·D] becomes [.. H S D].
 fn split(call: &Call, x: &Tensor, heads: &Poly) -> Res<Tensor> {
     let rows = x.shape[find(&x.shape, &Poly::int(2))?].extent.clone();
     let (width, rest) = x.shape[find(&x.shape, &Poly::int(1))?].extent.divide(heads);

@@ -1,8 +1,8 @@
 //! The symbolic semantics of the op table: for each op, the element of its result at an index.
 //!
 //! A pointwise op is a function of elements, and a view is an index map. Any other op is a term of reductions and
-//! pointwise functions. Where the reference rounds once, the term is enclosed in the function `round NAME`, inside of
-//! which arithmetic is exact. A test compares each op with the interpreter.
+//! pointwise functions. Where the reference rounds once, the function `round NAME` encloses the term, and arithmetic
+//! inside it is exact. A test compares each op with the interpreter.
 
 mod attention;
 mod build;

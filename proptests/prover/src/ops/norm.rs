@@ -26,7 +26,8 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("group-norm", group_norm),
 ];
 
-/// Returns eˣ⁻ᵐ / Σ eˣ⁻ᵐ, or its logarithm, for an element of a row. `row` gives the element at an index.
+/// Returns eˣ⁻ᵐ / Σ eˣ⁻ᵐ, or its logarithm, for an element of a row with maximum m. `row` returns the element at an
+/// index.
 pub(super) fn softmax_of(
     case: &Case,
     ty: &Ty,
@@ -110,7 +111,7 @@ fn norm(call: &Call, centred: bool) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Returns the sum, rounded to its element type, and the norm of it.
+/// Returns the sum, rounded to its element type, and the norm of this sum.
 fn with_sum(call: &Call, centred: bool) -> Res<Vec<Tensor>> {
     let (args, case, eps) = (call.args.clone(), Rc::clone(&call.case), call.number(0)?);
     find(&args[0].shape, &Poly::int(1))?;

@@ -48,7 +48,7 @@ pub fn map(case: &Rc<Case>, ty: Ty, args: &[Tensor], f: impl Fn(Vec<T>) -> T + '
     }))
 }
 
-/// Returns the NumPy broadcast of two shapes, if it does not depend on which symbolic extents are 1.
+/// Returns the NumPy broadcast of two shapes, if it is the same for all values of the symbolic extents.
 pub fn broadcast(case: &Case, a: &Shape, b: &Shape) -> Res<Shape> {
     let fits = |from: &Shape, to: &Shape| {
         from.iter().rev().zip(to.iter().rev()).all(|(x, y)| x == y || x.is_one() && y.rank.is_none())
@@ -109,7 +109,7 @@ fn result_type(call: &Call) -> Res<Ty> {
     if let (Some(Value::Type(to)), "cast") = (call.attrs.first(), call.op) {
         return Ok(to.clone());
     }
-    // The signature gives the type: `bool`, or the type of an operand.
+    // The signature gives the type: a fixed one, or the type of an operand.
     let signature = Op::named(call.op).map(Op::signature);
     let result = signature.and_then(|s| match s.results.first() {
         Some(eutectic_ir::lang::typing::SignatureResult::Pattern(p)) => Some((s, p.dtype)),
@@ -135,7 +135,7 @@ fn name(call: &Call) -> Res<Rc<str>> {
     })
 }
 
-/// Returns the coordinate along an axis.
+/// Evaluates `iota`: each element is its coordinate along an axis.
 pub fn iota(call: &Call) -> Res<Vec<Tensor>> {
     let (shape, Value::Type(ty)) = (call.shape(0)?, &call.attrs[2]) else {
         return stop("the element type of a result is unknown");

@@ -23,7 +23,7 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("dropout", dropout),
 ];
 
-/// The function that returns a random word: of both words of the key and of a position.
+/// The function that returns a random word. Its arguments are the two words of the key and a position.
 pub const WORD: &str = "random-bits";
 
 /// The multipliers of Philox4x32, and the increments of the key words from round to round (Salmon et al., 2011).
@@ -89,7 +89,7 @@ impl Words {
         apply(WORD, &Ty::fixed(DType::U32), vec![a, b, Rc::new(Term::Index(position.clone()))])
     }
 
-    /// Returns the first bits of a word as a float.
+    /// Returns the most significant bits of a word as a float.
     fn first(&self, bits: u32, position: &Poly, ty: &Ty) -> T {
         let u32 = Ty::fixed(DType::U32);
         let shifted = apply("shift-right", &u32, vec![self.at(position), num(f64::from(32 - bits))]);
@@ -129,14 +129,14 @@ fn of_shape(call: &Call, element: Element) -> Res<Vec<Tensor>> {
     by_position(call, ty, shape, move |words, f, _| element(&case.facts, words, f, &own))
 }
 
-/// Returns as many random bits as the significand has, times a power of two.
+/// Returns a uniform number in [0, 1): as many random bits as the significand has, scaled by a power of two.
 fn uniform(_: &Facts, words: &Words, f: &Poly, ty: &Ty) -> Res<T> {
     let Some(dtype) = ty.dtype else { return stop("uniform numbers of a symbolic element type are unsupported") };
     let (ops, bits) = (Arithmetic(ty.clone()), dtype.significand_bits());
     let whole = if bits <= 32 {
         words.first(bits, f, ty)
     } else {
-        // The number combines the first 27 bits of one word with the first bits of the next one.
+        // The number combines the first 27 bits of one word with the first bits of the next word.
         let [high, low] = [0, 1].map(|n| &(f * &Poly::int(2)) + &Poly::int(n));
         let high = ops.mul(&words.first(27, &high, ty), &num(f64::from(1 << (bits - 27))));
         ops.add(&high, &words.first(bits - 27, &low, ty))
@@ -144,8 +144,8 @@ fn uniform(_: &Facts, words: &Words, f: &Poly, ty: &Ty) -> Res<T> {
     Ok(ops.mul(&whole, &num(0.5_f64.powi(bits as i32))))
 }
 
-/// Returns √(−2·ln u)·cos a at even positions and √(−2·ln u)·sin a at the odd ones after them, from two words. 16-bit
-/// types round the numbers of `f32`.
+/// Returns a normal number by the method of Box and Muller: √(−2·ln u)·cos a at an even position, √(−2·ln u)·sin a at
+/// the odd position after it. Both use the same two words. 16-bit types round the numbers of `f32`.
 fn normal(facts: &Facts, words: &Words, f: &Poly, ty: &Ty) -> Res<T> {
     match ty.short {
         Some(false) => {}
@@ -164,7 +164,7 @@ fn normal(facts: &Facts, words: &Words, f: &Poly, ty: &Ty) -> Res<T> {
     Ok(ops.mul(&radius, &part))
 }
 
-/// Returns whether the uniform number of `f32` is less than p.
+/// Evaluates `bernoulli`: an element is true if the uniform number of `f32` is less than p.
 fn bernoulli(call: &Call) -> Res<Vec<Tensor>> {
     let (p, case) = (call.args[0].clone(), Rc::clone(&call.case));
     let (bool, f32) = (Ty::bool(), Ty::fixed(DType::F32));
@@ -174,7 +174,7 @@ fn bernoulli(call: &Call) -> Res<Vec<Tensor>> {
     })
 }
 
-/// Returns x/(1 − ratio) if the uniform number of `f32` is at least the ratio, else 0.
+/// Evaluates `dropout`: an element is x/(1 − ratio) if the uniform number of `f32` is at least the ratio, else 0.
 fn dropout(call: &Call) -> Res<Vec<Tensor>> {
     let (x, ratio, case) = (call.args[0].clone(), call.number(0)?, Rc::clone(&call.case));
     let (ty, bool, f32) = (x.ty.clone(), Ty::bool(), Ty::fixed(DType::F32));

@@ -101,7 +101,7 @@ fn reduction(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Returns Σ / n over extents.
+/// Returns the mean of `body` over the extents.
 pub(super) fn mean_of(case: &Case, ty: &Ty, extents: &[Poly], body: impl FnOnce(&[Poly]) -> Res<T>) -> Res<T> {
     let sum = reduce(case, Reduction::Sum, ty, extents, body)?;
     Ok(Arithmetic(ty.clone()).div(&sum, &Rc::new(Term::Index(product(extents)))))

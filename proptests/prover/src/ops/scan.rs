@@ -21,7 +21,7 @@ pub(super) const OPS: &[(&str, Semantics)] = &[
     ("ranking", ranking),
 ];
 
-/// The axis and direction of a scan, from which the elements in each partial result follow.
+/// The axis and direction of a scan. They determine the elements that each partial result combines.
 struct Steps {
     axis: usize,
     extent: Poly,
@@ -29,7 +29,7 @@ struct Steps {
     exclusive: bool,
 }
 
-/// The range of places along the axis in a partial result.
+/// The range of elements along the axis that a partial result combines.
 struct Taken {
     first: Poly,
     count: Poly,
@@ -45,7 +45,7 @@ impl Steps {
         Ok(Steps { axis, extent: shape[axis].extent.clone(), reverse: *reverse, exclusive: *exclusive })
     }
 
-    /// Returns the elements that the result at a place combines.
+    /// Returns the range of elements that the result at a place combines.
     fn taken(&self, own: &Poly) -> Taken {
         let one = Poly::int(1);
         match (self.reverse, self.exclusive) {
@@ -75,7 +75,7 @@ fn scan(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// hᵢ = aᵢ·hᵢ₋₁ + bᵢ is Σ bⱼ·Π aₖ, over each j up to i and each k after j up to i.
+/// Evaluates hᵢ = aᵢ·hᵢ₋₁ + bᵢ as Σ bⱼ·Π aₖ, over each j up to i and each k after j up to i.
 fn linear(call: &Call) -> Res<Vec<Tensor>> {
     let (a, b, case, steps) = (call.args[0].clone(), call.args[1].clone(), Rc::clone(&call.case), Steps::new(call)?);
     let ty = a.ty.clone();

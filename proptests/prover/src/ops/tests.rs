@@ -25,7 +25,7 @@ use crate::{
     term::{Atom, Poly, T, Term, Ty},
 };
 
-/// The maximal number of steps that the terms of an instance take. Larger instances are skipped.
+/// The maximal number of steps for the terms of an instance. Larger instances are skipped.
 const STEPS: usize = 600;
 /// The maximal share of planted faults that may stay undetected, in percent.
 const UNSEEN: usize = 1;
@@ -49,8 +49,8 @@ fn integer(p: &Poly, vars: &Vars, world: &World<'_>) -> i128 {
                 Atom::Min(pair) => integer(&pair[0], vars, world).min(integer(&pair[1], vars, world)),
                 Atom::Max(pair) => integer(&pair[0], vars, world).max(integer(&pair[1], vars, world)),
                 Atom::Value(t) => number(t, vars, world) as i128,
-                Atom::Size(name) => panic!("the size {name} is known here"),
-                Atom::Map(name, _) => panic!("the map {name} is known here"),
+                Atom::Size(name) => panic!("an instance has no symbolic size: {name}"),
+                Atom::Map(name, _) => panic!("an instance has no opaque index map: {name}"),
             };
             c * m.iter().map(atom).product::<i128>()
         })
@@ -148,7 +148,7 @@ fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
     let is = |fault: &Fault| world.fault == Some(fault);
     match &**term {
         Term::Num(bits) => f64::from_bits(*bits),
-        Term::Param(name) => panic!("the number {name} is known here"),
+        Term::Param(name) => panic!("an instance has no number variable: {name}"),
         Term::Index(p) => integer(p, vars, world) as f64,
         Term::Read(name, _, at) => {
             let tensor = &world.given[&**name];
@@ -187,7 +187,7 @@ fn number(term: &T, vars: &Vars, world: &World<'_>) -> f64 {
             }
             for (n, vars) in at.into_iter().enumerate() {
                 let own = number(body, &vars, world);
-                // `f64` cannot represent the largest integer, which is the identity of the minimum.
+                // The first element replaces the identity of an extremum: `f64` cannot represent the largest integer.
                 total = if n == 0 && how.def().selects { own } else { scalar(how.def().op, &[total, own], ty) };
             }
             total
@@ -271,7 +271,7 @@ fn graph_of(op: Op, attrs: &[Attr], operands: &[Type], random: &mut fastrand::Rn
     Some((graph, given))
 }
 
-/// Widens element types, because the terms are not rounded: floats, and also integers if the op accepts any type.
+/// Widens floats to `f64` because the terms are not rounded. With `integers`, widens integers to `i64` as well.
 fn wide(types: &[Type], integers: bool) -> Option<Vec<Type>> {
     let of = |ty: &Type| match ty.as_tensor()? {
         (dtype, shape) if dtype.is_float() => Some(Type::Tensor(DType::F64, shape.clone())),
@@ -331,7 +331,7 @@ fn compare(op: Op, given_attrs: &[Attr], operands: &[Type], seed: u64, planted: 
                 Data::Real(x) => x[at],
                 Data::Int(n) => n[at].unwrap() as f64,
             };
-            // A row without weights has a special value, which is not compared.
+            // Special values, such as that of a row without weights, are not compared.
             let special = !want.is_finite() || !is.is_finite();
             let unit = if value.dtype == DType::F64 { 1e-9 } else { 1e-4 };
             let near = (is - want).abs() <= unit * (1.0 + want.abs());
@@ -402,7 +402,7 @@ fn sampled(op: Op, seed: u64) -> Option<(Vec<Attr>, Vec<Type>)> {
 }
 
 #[test]
-fn the_semantics_of_ops_are_what_the_interpreter_computes_and_faults_in_them_show() {
+fn the_semantics_of_ops_agree_with_the_interpreter_and_planted_faults_are_detected() {
     let rules = RuleSet::embedded().unwrap();
     let layer = |op: &Op| matches!(op.name(), "encoder-layer" | "attention-block");
     let mut seen: BTreeMap<Op, usize> = BTreeMap::new();

@@ -50,7 +50,7 @@ fn update_slice(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// A function that returns the index at which a part's element is written.
+/// A function from the index of an element in the part to the index at which it is written.
 pub type Target = Box<dyn Fn(&[Poly]) -> Res<Vec<Poly>>>;
 
 /// Returns the write positions of an update, or `None` for other ops.
@@ -72,7 +72,7 @@ fn along_an_axis(call: &Call) -> Res<Target> {
     }))
 }
 
-/// Element [p, m, q] of the part is written to [p, ids[p, m, q], q].
+/// Returns the target of a scatter: element [p, m, q] of the part is written to [p, ids[p, m, q], q].
 fn by_ids(call: &Call) -> Res<Target> {
     let (x, part, ids, case) = (&call.args[0], &call.args[1], call.args[2].clone(), Rc::clone(&call.case));
     let fits = x.shape.len() == 3
@@ -88,13 +88,14 @@ fn by_ids(call: &Call) -> Res<Target> {
     }))
 }
 
-/// Returns the conditions under which element m of the part is written to a place.
+/// Returns the conditions under which an element of the part is written to a place along the middle axis.
 fn meets(target: &Target, from: &[Poly], place: &Poly) -> Res<Vec<Poly>> {
     let distance = &target(from)?[1] - place;
     Ok(vec![distance.clone(), &Poly::zero() - &distance])
 }
 
-/// Element [p, n, q] is part[p, m, q] for the last m with ids[p, m, q] = n. If there is no such m, it is x[p, n, q].
+/// Evaluates a scatter. Element [p, n, q] is part[p, m, q] for the last m with ids[p, m, q] = n. If there is no such m,
+/// it is x[p, n, q].
 fn scatter_last(call: &Call) -> Res<Vec<Tensor>> {
     let (x, part, target) = (call.args[0].clone(), call.args[1].clone(), by_ids(call)?);
     let (case, places, count) = (Rc::clone(&call.case), Ty::fixed(DType::I64), part.shape[1].extent.clone());
@@ -115,7 +116,8 @@ fn scatter_last(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Element [p, n, q] is x[p, n, q] combined with part[p, m, q] for each m with ids[p, m, q] = n.
+/// Evaluates a scatter that combines. Element [p, n, q] is x[p, n, q] combined with part[p, m, q] for each m with
+/// ids[p, m, q] = n.
 fn scatter(call: &Call, how: Reduction) -> Res<Vec<Tensor>> {
     let (x, part, target) = (call.args[0].clone(), call.args[1].clone(), by_ids(call)?);
     let (case, op, ty, count) = (Rc::clone(&call.case), call.op, x.ty.clone(), part.shape[1].extent.clone());

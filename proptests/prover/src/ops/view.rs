@@ -1,4 +1,4 @@
-//! Views: each defines the index at which an element of the result is read.
+//! Views: each maps the index of an element of the result to the index of an element of the operand.
 
 use std::rc::Rc;
 
@@ -37,7 +37,7 @@ fn read(x: &Tensor, shape: Shape, map: impl Fn(&[Poly]) -> Res<Vec<Poly>> + 'sta
 pub(super) fn transpose(call: &Call) -> Res<Vec<Tensor>> {
     let Value::Perm(perm) = &call.attrs[0] else { return stop("an attribute must be a permutation") };
     let from = call.args[0].shape.clone();
-    // The identity of a sequence is the identity of its axes.
+    // The relation `identity` binds the permutation [0], which stands for the identity of all axes.
     let perm = match perm {
         Perm::Items(items) if **items == [0] => Perm::Items((0..from.len()).collect()),
         other => other.clone(),
@@ -59,8 +59,8 @@ pub(super) fn reshape(call: &Call) -> Res<Vec<Tensor>> {
 }
 
 impl crate::call::Case {
-    /// Checks that two shapes have the same number of elements. On the left side this is a fact: if it determines a
-    /// size, the size is replaced by an expression in the other sizes.
+    /// Checks that two shapes have the same number of elements. On the left side this is a fact. If it determines a
+    /// size, an expression in the other sizes replaces that size.
     fn resized(&self, from: &Shape, to: &Shape) -> Res<()> {
         let difference = &self.canon(&count(from)) - &self.canon(&count(to));
         let none = Poly::zero();
@@ -71,7 +71,7 @@ impl crate::call::Case {
         if !self.left.get() {
             return stop(format!("it is undecided whether {} and {} have equally many elements", show(from), show(to)));
         }
-        // A common factor of both counts is not 0 if there is an element.
+        // A common factor of both counts is not 0 if the tensors have elements, so it can be divided out.
         let common = difference.common();
         let reduced = difference.terms().map(|(m, c)| (crate::term::without(m, &common).unwrap_or_default(), c));
         let reduced = Poly::from_terms(reduced);
@@ -223,7 +223,7 @@ fn concat(call: &Call) -> Res<Vec<Tensor>> {
     }))
 }
 
-/// Ids are assumed to be in range: any other id is an error on both sides, if both read it.
+/// Evaluates `gather`. Ids are assumed to be in range: any other id is an error on both sides, if both read it.
 fn gather(call: &Call) -> Res<Vec<Tensor>> {
     let (x, ids) = (call.args[0].clone(), call.args[1].clone());
     let axis = call.axis(0, &x.shape)?;

@@ -1,5 +1,5 @@
-//! The semantics of a kernel: the value of its result at a point of its domain, by its bodies, its index maps and the
-//! definition of its anchor.
+//! The semantics of a kernel: the value of its result at a point of its domain, as its bodies, its index maps and the
+//! definition of its anchor give it.
 
 use std::{ops::Range, rc::Rc};
 
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         Reader { case, built, kernel: &built.kernel, memory }
     }
 
-    /// The kernel.
+    /// Returns the kernel.
     pub fn kernel(&self) -> &'a Kernel {
         self.kernel
     }
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         Ok(choose(open, then, otherwise))
     }
 
-    /// Evaluates a row operation by the semantics of its op on a tensor of one axis.
+    /// Evaluates a row operation by the semantics of its op, on tensors with the axes of the row.
     fn row(&self, body: &Body, (op, attrs): (eutectic_ir::Op, &[Attr]), args: &[ValueId], at: &[Poly]) -> Res<T> {
         let axes = self.kernel.row_axes().unwrap_or(0);
         let (outer, inner) = at.split_at(at.len() - axes);
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
                 let (batch, queries, columns) = (of(0, own, at), of(1, own, at), of(4, own, at));
                 let attrs = &self.kernel.anchor.attrs;
                 let (keys, depth) = (extents(1, 2), extents(0, 3));
-                // A group of several axes is one axis in row-major order.
+                // A group of several axes counts as one axis in row-major order.
                 let of_key = |j: &Poly| unflattened(self.case, j, &keys);
                 let of_depth = |d: &Poly| unflattened(self.case, d, &depth);
                 let bias = |j: &Poly| operand(3, &[(0, &batch), (1, &queries), (2, &of_key(j))]);

@@ -29,8 +29,8 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Fits the affine function to the first integer and its neighbours. Returns `None` if another integer differs from
-    /// it.
+    /// Fits the affine function to the first integer and its neighbours along each axis. Returns `None` if another
+    /// integer differs from the function.
     fn through(dims: &[usize], ids: &[i64]) -> Option<Ids> {
         let constant = i128::from(*ids.first()?);
         let (mut inner, mut strides) = (ids.len(), Vec::new());

@@ -1,16 +1,17 @@
 //! Translation validation: compares the kernels of a plan with the e-nodes from which they were built.
 //!
-//! For each kernel and each tensor that it stores, both become functions from an index to a value, over the tensors in
-//! memory. The e-nodes are evaluated by the semantics of their ops. The kernel is evaluated by its body, its index maps
-//! and the definition of its anchor. The comparison is at a symbolic point. Only the ranges of its coordinates are
-//! known, so it holds for every element. Extents that differ from run to run are symbols, so that it also holds for
-//! every length within their bounds.
+//! For each kernel and each tensor that it stores, the e-nodes and the kernel become functions from an index to a
+//! value. They read the tensors in memory. The e-nodes are evaluated by the semantics of their ops. The kernel is
+//! evaluated by its body, its index maps and the definition of its anchor. The functions are compared at a symbolic
+//! point. Only the ranges of its coordinates are known, so the proof holds for every element. Extents that differ from
+//! run to run are symbols, so the proof also holds for every length within their bounds.
 //!
 //! The validator also proves that each element is written once: the map of a store numbers its points in a mixed radix.
-//! For an update it compares each write: its address, its value, whether it is inside the tensor, and the order. The
-//! rewriting of the program into these e-nodes is not part of it; each rule is proved or tested separately.
+//! For an update it compares the address, value and order of each write, and proves that exactly the writes inside the
+//! tensor happen. It does not cover the rewriting of the program into these e-nodes, because each rule is proved or
+//! tested separately.
 //!
-//! Three things are assumed. Ids that depend on positions only have the values that the interpreter computes. An update
+//! Three things are assumed. Ids that depend only on positions have the values that the interpreter computes. An update
 //! shares memory with the tensor that it updates. The ranks within a row are distinct.
 
 mod kernel;
@@ -44,9 +45,9 @@ use crate::{
 /// The result of the validation of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Validity {
-    /// Each element that it stores has the value of its e-node, in this sense, for every length of the axes.
+    /// Each element that the kernel stores has the value of its e-node, in this sense, for every length of the axes.
     Valid(Sense),
-    /// The reason why the equality is not proved.
+    /// The equality is not proved, for this reason.
     Open(String),
 }
 
@@ -55,7 +56,7 @@ pub enum Validity {
 pub struct Validated {
     /// The name of its anchor.
     pub kind: &'static str,
-    /// The part of the model from which it mainly comes.
+    /// The part of the model from which most of the kernel comes.
     pub origin: String,
     /// The result of the validation.
     pub validity: Validity,
@@ -76,7 +77,7 @@ fn one(block: &PlannedBlock, parts: &PlanKernel) -> Validated {
     }
 }
 
-/// Compares a kernel with its e-nodes. The result has the weakest sense among its stores.
+/// Compares each store of a kernel with its e-node. The equality of the kernel has the weakest sense among its stores.
 pub fn of_kernel(block: &PlannedBlock, built: &KernelOfClasses) -> Validity {
     let mut weakest = Sense::Bits;
     for n in 0..built.kernel.stores.len() {
@@ -126,7 +127,7 @@ fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, sense: Sens
         Some(node) => {
             let (points, place, conditions, room, fills) = (&points, &place, &conditions, &room, whole.is_none());
             let write = Write { store, points, place, conditions, room, fills };
-            // The guards of an update are an obligation, so they are not facts yet.
+            // An update must prove its guards, so they are not facts yet.
             Some(update::written(&case, &reader, &nodes, node, &write)?)
         }
         None => {

@@ -31,7 +31,7 @@ impl<'a> Nodes<'a> {
         Nodes { case, memory, reads }
     }
 
-    /// Returns an element of an e-class as its e-node computes it, although the class is in memory.
+    /// Returns an element of an e-class as its e-node computes it, even if the kernel reads the e-class from memory.
     pub fn element(&self, class: ClassId, at: &[Poly]) -> Res<T> {
         (self.computed(class)?.at)(at)
     }
@@ -51,7 +51,7 @@ impl<'a> Nodes<'a> {
             return Ok(Tensor::new(ty, shape, move |at| Ok(ids.at(at))));
         }
         let node = self.memory.chosen(class)?;
-        // An input that is written to an output is copied.
+        // A kernel that writes an input to an output copies it.
         if matches!(node.op.def().class, Class::Leaf(_)) && ops::semantics(node.op).is_none() {
             return self.memory.tensor(class);
         }

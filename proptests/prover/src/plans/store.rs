@@ -10,20 +10,20 @@ use crate::{
     term::{Atom, Poly, product},
 };
 
-/// A number Σ cₖ·variable whose digits are coordinates. It takes each value of a range exactly once.
+/// A mixed-radix number Σ cₖ·variableₖ whose digits are coordinates. It takes each value of a range exactly once.
 struct Digits {
     of: Vec<(u32, i128)>,
     /// The first value.
     first: i128,
-    /// The number of values, and its upper bound.
+    /// The number of values, and an upper bound of this number.
     extent: Poly,
     most: i128,
 }
 
 /// The points at which a store writes, as one symbolic point whose coordinates have ranges.
 ///
-/// A guard on a coordinate by constants narrows its range. A guard may also be on a number whose digits are
-/// coordinates, as 14·i + j is for j < 14. It then narrows the range of that number.
+/// A guard on a coordinate by constants narrows its range. A guard may also be on a mixed-radix number of coordinates,
+/// such as 14·i + j for j < 14. It then narrows the range of that number.
 pub struct Points {
     /// The symbolic point.
     pub at: Vec<Poly>,
@@ -33,7 +33,7 @@ pub struct Points {
 }
 
 impl Points {
-    /// The points of a body's domain at which all guards may hold.
+    /// Returns the points of a body's domain at which all guards may hold.
     pub fn new(case: &Case, body: &Body, guards: &[Guard]) -> Points {
         let mut points = Points { at: Vec::new(), open: Vec::new(), digits: Vec::new() };
         for (axis, most) in body.domain.iter().enumerate() {
@@ -63,14 +63,14 @@ impl Points {
         points
     }
 
-    /// Returns the number of values of a coordinate, if it is constant and the coordinate is no digit of another
-    /// number.
+    /// Returns the number of values of a coordinate, if this number is constant and no guard combines the coordinate
+    /// with others.
     fn most(&self, var: u32) -> Option<i128> {
         self.digits.iter().find(|d| d.of == [(var, 1)] && d.extent.known().is_some()).map(|d| d.most)
     }
 
-    /// Combines the coordinates of a guard to one number, and narrows its range. Returns `false` if they are not its
-    /// digits.
+    /// Combines the coordinates of a guard into one mixed-radix number, and narrows its range. Returns `false` if the
+    /// coordinates are not the digits of such a number.
     fn join(&mut self, vars: &[u32], (index, range): &Guard) -> bool {
         let digit = |(part, c): &(Part, i64)| match part {
             Part::Coord(axis) => Some((vars[*axis], i128::from(*c), self.at[*axis] == Poly::var(vars[*axis]))),
@@ -139,9 +139,9 @@ impl Points {
         Ok((strides, first))
     }
 
-    /// Proves that each element of a tensor with these extents is written once. Points of one row may share an element
-    /// if one value is stored for the row. In ascending order, each stride equals the number of elements that the
-    /// strides before it reach.
+    /// Proves that each element of a tensor with these extents is written once. In ascending order, each stride must
+    /// equal the number of elements that the strides before it reach. Points of one row may share an element if one
+    /// value is stored for the row.
     pub fn cover(&self, place: &Poly, room: &[Poly], extents: &[Poly]) -> Res<()> {
         let (strides, first) = self.strides(place)?;
         let moves = |digits: &&Digits| digits.of.iter().any(|(var, _)| place.mentions(*var));
@@ -188,7 +188,7 @@ pub struct Write<'a> {
     pub store: &'a Store,
     /// The points.
     pub points: &'a Points,
-    /// The address.
+    /// The address of the element at the symbolic point.
     pub place: &'a Poly,
     /// Expressions that are at least 0 wherever the store writes.
     pub conditions: &'a [Poly],

@@ -1,8 +1,9 @@
 //! Stores that write a part of a tensor: each point of the kernel is one write of an update.
 //!
-//! The number of points equals the number of elements of the part, and each point writes a different element. It writes
-//! the element to the address that the op gives it, if and only if that address is inside the tensor. If several
-//! elements of a part may have one address, point n in row-major order writes element n. So their order is the op's.
+//! The number of points equals the number of elements of the part, and each point writes a different element of the
+//! part. It writes the element to the address that the op gives, if and only if that address is inside the tensor. If
+//! several elements of the part may have one address, point n in row-major order writes element n. Writes are then in
+//! the order of the op.
 
 use std::rc::Rc;
 
@@ -28,7 +29,7 @@ use crate::{
     term::{Poly, T, Term, product, value},
 };
 
-/// Returns an index whose integers read from tensors are in normal form.
+/// Normalizes the integers that an index reads from tensors.
 fn normal(case: &Case, p: &Poly) -> Res<Poly> {
     bits::normal(case, &(Rc::new(Term::Index(p.clone())) as T), &Truths::new()).map(value)
 }
@@ -91,7 +92,8 @@ fn follow(case: &Case, what: &str, from: &[Poly], to: &[Poly]) -> Res<()> {
     open.map_or(Ok(()), |p| stop(format!("it is undecided whether {what}: {p} ≥ 0")))
 }
 
-/// Returns whether the places along the middle axis are exactly the ranks within a kernel's row, which are distinct.
+/// Returns whether the places along the middle axis are exactly the ranks of elements within a row of the kernel. Such
+/// ranks are distinct.
 fn are_ranks(reader: &Reader<'_>, write: &Write<'_>, from: &[Poly], of: &[Poly]) -> bool {
     let kernel = reader.kernel();
     let terms = write.store.at.terms.iter();

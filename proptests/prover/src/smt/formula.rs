@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::term::{Atom, Poly};
 
-/// The meaning of a symbol.
+/// The sort of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sort {
     /// An integer.
@@ -20,7 +20,7 @@ pub enum Sort {
 pub enum Formula {
     /// An integer.
     Int(i128),
-    /// An integer of this number of bits.
+    /// A bit vector, by its width and its value modulo 2^width.
     Bits(u32, i128),
     /// A free symbol.
     Symbol(String, Sort),
@@ -66,7 +66,7 @@ pub fn of_atom(atom: &Atom) -> Formula {
     let pair = |of: &[Poly; 2]| of.each_ref().map(of_poly);
     match atom {
         Atom::Size(name) => int(name),
-        // Names of sizes contain no space, so this name is unique.
+        // No name of a size starts with `index `, so this name is unique.
         Atom::Var(id) => int(&format!("index {id}")),
         Atom::Div(of) => call("div", pair(of)),
         Atom::Min(of) => {

@@ -1,5 +1,4 @@
-//! Asks the solver about one case of a rule: whether an undecided obligation holds, and at which sizes two sides may
-//! differ.
+//! Asks the solver about a rule: whether an undecided obligation holds, and at which sizes the sides may differ.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,14 +20,14 @@ use crate::{
 /// The values of sizes and integer attributes, by name.
 pub type Sizes = BTreeMap<String, i128>;
 
-/// The maximal number of questions per case about sizes at which the sides may differ.
+/// The maximal number of questions about sizes at which the sides may differ, for each comparison.
 const WISHES: usize = 40;
 /// The maximal number of answers of the prover's own procedure per rule that the solver checks.
 const QUESTIONS: usize = 60;
 /// Upper bounds of the sizes in a question. The second is tried if the first has no solution.
 const BOUNDS: [i128; 2] = [12, 6_000];
 
-/// The maximal number of obligations of a rule that the solver may leave undecided. After that it is not asked about
+/// The number of obligations of a rule that the solver may leave undecided. If it leaves more, it is asked about no
 /// others.
 const UNDECIDED: usize = 10;
 
@@ -48,9 +47,9 @@ pub struct Judge {
     pub answers: RefCell<Vec<Vec<Formula>>>,
     /// The sizes at which the sides may differ.
     pub sizes: RefCell<Vec<Sizes>>,
-    /// The number of obligations that the solver showed.
+    /// The number of obligations that the solver proved.
     pub shown: RefCell<usize>,
-    /// The reason why the first unanswered question failed.
+    /// The reason why the first unanswered question has no answer.
     failed: RefCell<Option<String>>,
 }
 
@@ -75,7 +74,7 @@ impl Judge {
         }
     }
 
-    /// Returns whether more answers of the prover's own procedure are kept.
+    /// Returns whether there is room for more answers of the prover's own procedure.
     pub fn has_room(&self) -> bool {
         self.answers.borrow().len() < QUESTIONS
     }
@@ -147,7 +146,7 @@ impl Judge {
             })
     }
 
-    /// Records sizes at which two sides may differ: at which their indices differ, and on either side of each
+    /// Records sizes at which two sides may differ: sizes with different indices, and sizes on either side of each
     /// condition.
     pub fn explore(&self, facts: &Facts, known: &Sizes, a: &T, b: &T) {
         if !self.asks.get() {
@@ -175,8 +174,8 @@ impl Judge {
             });
         }
         let assumed = facts.assumptions(&indices);
-        // Asks, for each size in turn, about sizes at which this size is 0. A reduction over no elements has no index,
-        // so facts about bound indices are left out here.
+        // For each size in turn, the solver is asked about sizes at which this one is 0. A reduction over no elements
+        // has no index, so facts about bound indices are left out here.
         let names: BTreeSet<String> = indices.iter().flat_map(named_sizes).collect();
         let sizes: Vec<Formula> = names.iter().map(|name| int(name)).collect();
         let unbound = facts.assumptions(&names.iter().map(|name| Poly::size(name)).collect::<Vec<_>>());

@@ -1,7 +1,8 @@
-//! Uses an SMT solver as an independent check of the prover's own procedures.
+//! Uses an SMT solver to decide questions that the prover leaves open, and as an independent check of the prover's own
+//! procedure.
 //!
 //! Obligations on indices, extents and guards become formulas over integers. Elements of integer types and truth values
-//! become bit vectors. The solver searches for a counterexample. If there is none, the obligation holds; otherwise the
+//! become bit vectors. The solver searches for a counterexample. If there is none, the obligation holds. Otherwise the
 //! counterexample names the sizes.
 
 mod formula;

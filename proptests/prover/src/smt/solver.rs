@@ -9,7 +9,7 @@ use super::formula::{Formula, Sort};
 /// The maximal work on a question, in z3's resource units: about half a second. Unlike a time limit, it does not depend
 /// on the machine's load.
 const WORK: u32 = 2_000_000;
-/// The longest time for a question, in milliseconds. It ends steps of z3 that count no resource units.
+/// The longest time for a question, in milliseconds. It limits the steps of z3 that count no resource units.
 const TIMEOUT: u32 = 30_000;
 
 /// The answer of a solver to assertions.

@@ -28,7 +28,8 @@ impl Words<'_> {
         matches!(Kind::of(dtype), Kind::Int | Kind::Bool).then_some(dtype)
     }
 
-    /// Writes a term as an element of a type. A number has no type of its own, and takes this one.
+    /// Writes a term as a bit vector or truth value of an element type. A number has no type of its own, and gets this
+    /// one.
     fn of(&self, term: &T, wanted: DType) -> Option<Formula> {
         match &**term {
             Term::Num(_) | Term::Index(_) => {
