@@ -159,8 +159,8 @@ impl Device {
     }
 
     /// Runs the normal form of a kernel on every form of the backend, and compares the results with the point-by-point
-    /// evaluation of the given kernel. `tolerance` is relative to 1 + |x|, in units of the stored type's roundoff.
-    /// Within [`Device::beside`], the comparison may run later.
+    /// evaluation of the given kernel. `tolerance` is relative to 1 + |x|, in roundoffs of the stored type. Within
+    /// [`Device::beside`], the comparison may run later.
     pub fn check(&self, kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
         self.check_with(kernel, inputs, 0, tolerance);
     }

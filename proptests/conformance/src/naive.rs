@@ -39,7 +39,7 @@ impl Backend for Naive {
     }
 
     /// Returns a second for each launch, a microsecond for each element of a slot, and 10 ns for each instruction at
-    /// each point. Launches cost so much that plans fuse as many ops as possible.
+    /// each point. Because launches are expensive, plans fuse as many ops as possible.
     fn cost(&self, kernel: &Kernel) -> Cost {
         let elements: usize = kernel.slots.iter().map(|s| s.1).sum();
         let points: usize = kernel.bodies().iter().map(|b| b.domain.iter().product::<usize>() * b.instrs.len()).sum();

@@ -43,7 +43,7 @@ fn exact_programs_have_the_bits_of_op_by_op_execution() {
     assert!(judged >= 200, "{judged} programs without composite ops");
 }
 
-/// Gathers rows, some of which start more than 2³¹ elements after the table (onnxruntime#28107).
+/// Gathers rows from a table whose last rows start after more than 2³¹ elements (onnxruntime#28107).
 #[test]
 #[ignore = "takes 5 GB of memory"]
 fn elements_beyond_31_bits_are_found() {

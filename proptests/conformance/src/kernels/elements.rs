@@ -106,8 +106,8 @@ fn int_unary(name: &str, a: i64) -> i64 {
     }
 }
 
-/// Returns a shifted integer, as a product with or a quotient by a power of two. It is computed in 128 bits, so that
-/// nothing overflows.
+/// Returns a shifted integer. It is a product with a power of two, or a quotient by one, in 128 bits so that nothing
+/// overflows.
 fn shift(name: &str, a: i64, b: i64, dtype: DType) -> i64 {
     let a = i128::from(a);
     match (name, (0..i64::from(dtype.def().bits)).contains(&b)) {

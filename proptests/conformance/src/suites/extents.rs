@@ -17,7 +17,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![unfused, greedy, local];
 /// The maximal lengths of S and T.
 pub const MOST: [i64; 2] = [9, 6];
 
-/// Names and programs over the inputs `x f32[S 4]`, `y f32[2 S 4]`, `z f32[T 4]` and `ids i64[S]`, and the parameters
+/// Names and programs. The inputs are `x f32[S 4]`, `y f32[2 S 4]`, `z f32[T 4]` and `ids i64[S]`, and the parameters
 /// `w f32[4 6]` and `p f32[16 4]`.
 const PROGRAMS: &[(&str, &str)] = &[
     ("pointwise", "(output o (exp (neg x)))"),

@@ -218,7 +218,7 @@ fn few_rows_of_long_sums(device: &Device) {
     case(device, &[], (5, 4199, 1051), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
-/// Tests products with so few columns that the right operand is not packed. The last vector of a row is loaded in part.
+/// Tests products of few columns, whose right operand is not packed. The last vector of a row is loaded in part.
 fn narrow_products(device: &Device) {
     for m in 1..=18 {
         for (i, n) in [1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 40, 77].into_iter().enumerate() {

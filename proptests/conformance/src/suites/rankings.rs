@@ -50,7 +50,8 @@ impl Rows {
         Instr::Load(Load { slot: 0, at: self.at(), guards: Vec::new(), dtype: self.dtype })
     }
 
-    /// Returns a kernel of instructions after the load of the ranked values, with stores to new slots of these types.
+    /// Returns a kernel of instructions that start with the load of the ranked values. Each store has a new slot of
+    /// the given type.
     fn kernel(&self, instrs: Vec<Instr>, stores: Vec<(DType, Store)>) -> Kernel {
         let count = self.rows * self.row;
         let mut slots = vec![(self.dtype, count)];
@@ -203,7 +204,8 @@ fn very_long_rows_are_ranked(device: &Device) {
     store_first(device, &Rows { dtype: DType::F32, rows: 1, row: 540_000, is_column: false }, 540_000, true);
 }
 
-/// Computes in one kernel: ranks, ranks of these ranks, ranks of differences from the largest element, and their sums.
+/// Computes in one kernel: ranks, ranks of these ranks, ranks of differences from the largest element, and the sums of
+/// the latter.
 fn several_rankings_and_reductions_share_a_kernel(device: &Device) {
     for [rows, row] in [[7, 40], [2, 900], [2, 7000]] {
         let rows = Rows { dtype: DType::F32, rows, row, is_column: false };

@@ -159,7 +159,8 @@ fn factors_that_are_not_finite_reach_a_state_of_0(device: &Device) {
     }
 }
 
-/// Scans rows so long that devices split them: along rows and columns, alone, and in a kernel with other ops.
+/// Scans rows that devices split because of their length: along rows and columns, alone, and in a kernel with other
+/// ops.
 fn long_scans_are_cut(device: &Device) {
     for op in ["scan-sum", "scan-max"] {
         for order in ORDERS {

@@ -44,8 +44,8 @@ fn agree_on(device: &Device, text: &str) {
     }
 }
 
-/// Returns an expression, as text, that maps integers to numbers from −1 to `extent`. These are all valid ids, and an
-/// invalid one on each side.
+/// Returns an expression, as text, that maps integers to numbers from −1 to `extent`: all valid ids, and an invalid one
+/// on each side.
 fn numbers(ids: &str, dtype: &str, extent: usize) -> String {
     format!("(sub (mod {ids} (const {dtype}[] {{ {} }})) (const {dtype}[] {{ 1 }}))", extent + 2)
 }

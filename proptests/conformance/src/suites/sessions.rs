@@ -190,7 +190,7 @@ fn buffers_are_bound_and_runs_waited_for_later(device: &Device) {
         session.submit(&[true, true]).unwrap();
         session.wait().unwrap();
         assert!([Y, Z].map(|port| read(&mut *session, port)) == want);
-        // An unbound buffer has its contents, and the state keeps its value.
+        // An unbound buffer keeps its contents, and the state keeps its value.
         let y = session.bind(Y, None).unwrap().unwrap();
         assert!(contents(&*y) == want[0].bytes());
         let sum = session.bind(SUM, None).unwrap().unwrap();
