@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Crates that are not ours are built as for the workspace's tests, and found in its folder.
+# Third-party crates have the settings of the workspace's tests, so that builds in its folder are reused.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 environment=$CARGO_TARGET_DIR/python-environment
 wheels=$CARGO_TARGET_DIR/wheels

@@ -44,7 +44,7 @@ const NAMES: [Names; DType::ALL.len()] = [
     names(DType::U16, 1, "uint16"),
 ];
 
-// The number of an element type is the index of its row.
+// Code uses the number of an element type as the index of its row.
 const _: () = {
     let mut at = 0;
     while at < NAMES.len() {

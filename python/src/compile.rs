@@ -63,7 +63,7 @@ const FP: [(&str, Fp); 3] = [("exact", Fp::Exact), ("reassoc", Fp::Reassoc), ("f
 const PRECISION: [(&str, Precision); 4] =
     [("f32", Precision::F32), ("tf32", Precision::Tf32), ("f16", Precision::F16), ("bf16", Precision::Bf16)];
 
-/// Returns the value that a word stands for. The error lists the known words.
+/// Returns the value of an option from its word. The error lists the known words.
 fn chosen<T: Copy>(option: &str, word: &str, known: &[(&str, T)]) -> Result<T> {
     let words = || known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
     let found = known.iter().find(|(known, _)| *known == word).map(|(_, value)| *value);

@@ -12,7 +12,7 @@ use pyo3::{
 
 use crate::error::{Result, told};
 
-/// The supported major version of DLPack, whose structures follow.
+/// The supported major version of DLPack. The structures below are those of this version.
 const MAJOR: u32 = 1;
 const VERSIONED: &CStr = c"dltensor_versioned";
 const UNVERSIONED: &CStr = c"dltensor";
@@ -120,6 +120,8 @@ impl View {
         unsafe { View::read(&*tensor, capsule.unbind()) }
     }
 
+    /// Returns a view of the memory that a structure of DLPack describes.
+    ///
     /// # Safety
     /// The structure must be valid by DLPack's rules, and live as long as the capsule.
     unsafe fn read(tensor: &RawTensor, capsule: Py<PyCapsule>) -> Result<View> {
@@ -171,7 +173,7 @@ impl View {
     }
 }
 
-/// Calls `__dlpack__` of an array. Older libraries do not accept the argument for the version.
+/// Calls `__dlpack__` of an array. Retries without the argument for the version, which older libraries do not accept.
 fn export<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static NEWEST: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = array.py();

@@ -241,7 +241,7 @@ impl Model {
     }
 }
 
-/// Checks that this process has started the engine's threads. A fork of that process does not have them.
+/// Checks that this process is the first one that used the engine. A fork of that process lacks the engine's threads.
 fn same_process() -> Result<()> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     match *FIRST.get_or_init(process::id) == process::id() {

@@ -1,4 +1,4 @@
-"""Models that tests share, and their expected results."""
+"""Contains the models that tests share, and their expected results."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ MLP = b"""
 
 
 def golden(name: str) -> tuple[dict[str, numpy.ndarray], dict[str, numpy.ndarray]]:
-    """Returns the inputs of an exported model, and the results of its framework."""
+    """Returns the inputs of an exported model, and the outputs that its framework computed."""
     data = (GOLDEN / "onnx" / f"{name}.safetensors").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     types = {"F32": numpy.float32, "I64": numpy.int64, "I32": numpy.int32}

@@ -1,10 +1,10 @@
-"""Explanations of plans, as text and as a table."""
+"""Tests explanations of plans, as text and as a table."""
 
 import eutectic
 from conftest import GOLDEN, MLP
 
 
-def test_kernels_are_told_in_text_and_as_a_table(mlp_params):
+def test_kernels_are_explained_as_text_and_as_a_table(mlp_params):
     model = eutectic.load(MLP, shapes={"B": 64}, params=mlp_params)
     kernels = model.kernels()
     assert kernels and all(kernel["seconds"] > 0 for kernel in kernels)
@@ -22,7 +22,7 @@ def test_kernels_are_told_in_text_and_as_a_table(mlp_params):
     assert html.count("<tr>") == 1 + len(kernels) and html.count("<table>") == html.count("</table>") == 1
 
 
-def test_repeated_layers_are_told_once():
+def test_repeated_layers_are_explained_once():
     path = GOLDEN / "onnx" / "bert-sdpa-new.onnx"
     _, _, dims = eutectic._native.declared(path)
     model = eutectic.load(path, shapes=dict.fromkeys(dims, 4))
@@ -31,7 +31,7 @@ def test_repeated_layers_are_told_once():
     assert str(model.explain()).startswith(f"{total} kernels a run on cpu, predicted ")
 
 
-def test_names_of_a_model_are_no_markup():
+def test_names_in_a_model_are_escaped_in_html():
     model = eutectic.load(b'(graph "g" (input x f32[2]) (output y (neg x) :origin layer<b>))')
     assert "in layer<b>" in str(model.explain())
     assert "<td>layer&lt;b&gt;</td>" in model.explain()._repr_html_()

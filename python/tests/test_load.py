@@ -1,4 +1,4 @@
-"""Opening models: ONNX and text, paths and bytes, options, and errors."""
+"""Tests opening models: ONNX and text, paths and bytes, options, and errors."""
 
 import json
 import struct
@@ -185,12 +185,12 @@ GRAPH = b'(graph "g" (input x f32[B 2]) (output y (neg x)))'
         ({"shapes": {"B": 1}, "only": ["no/such"]}, r"no rule is named `no/such`"),
     ],
 )
-def test_what_cannot_be_loaded_says_why(options, message):
+def test_wrong_options_are_errors_with_reasons(options, message):
     with pytest.raises(eutectic.Error, match=message):
         eutectic.load(GRAPH, **options)
 
 
-def test_costs_that_are_none_are_refused(tmp_path):
+def test_a_file_that_is_not_of_costs_is_refused(tmp_path):
     (tmp_path / "costs").write_text("no costs")
     with pytest.raises(eutectic.Error, match="costs"):
         eutectic.load(GRAPH, shapes={"B": 1}, costs=tmp_path / "costs")
@@ -231,7 +231,7 @@ def test_missing_parameters_are_all_named():
         eutectic.load(MLP, shapes={"B": 2})
 
 
-def test_parameters_of_types_that_numpy_has_not_are_bits():
+def test_parameters_of_types_that_numpy_lacks_are_bits():
     text = b'(graph "g" (input x bf16[2]) (param w bf16[2]) (output y (mul x w)))'
     # 1.5 and −2 in the upper halves of f32.
     two, w = numpy.array([0x4000, 0x4000], numpy.uint16), numpy.array([0x3FC0, 0xC000], numpy.uint16)
@@ -252,7 +252,7 @@ def test_arguments_of_other_types_are_type_errors():
         eutectic.load(GRAPH, shapes={"B": 1}, threads=0)
 
 
-def test_devices_are_listed_with_what_they_lack():
+def test_devices_are_listed_with_the_reasons_for_missing_ones():
     devices = {name: problem for name, _, problem in eutectic.devices()}
     assert set(devices) == {"cpu", "cuda", "vulkan"} and devices["cpu"] is None
     for name, problem in devices.items():

@@ -1,4 +1,4 @@
-"""The interface of ONNX Runtime."""
+"""Tests the interface of ONNX Runtime."""
 
 import eutectic
 import numpy
@@ -25,7 +25,7 @@ def test_open_dimensions_get_the_lengths_of_arrays(rng):
     session = eutectic.InferenceSession(MLP)
     x = rng.normal(size=(20, 12)).astype(numpy.float32)
     whole = session.run(None, {"x": x})[0]
-    # These are more lengths than the number of programs that a session keeps.
+    # These are more lengths than a session keeps programs.
     for length in [*range(1, 20), 1, 5]:
         part = session.run(None, {"x": x[:length]})[0]
         numpy.testing.assert_allclose(part, whole[:length], rtol=1e-5, atol=1e-6)
@@ -43,7 +43,7 @@ def test_one_program_serves_bounded_dimensions(rng):
     assert eutectic.load(MLP, shapes={"batch": (1, 20)}).extents == {"batch": (1, 20)}
 
 
-def test_shapes_are_given_before():
+def test_shapes_are_given_in_advance():
     session = eutectic.InferenceSession(MLP, shapes={"batch": 3})
     assert session.get_inputs()[0].shape == [3, 12] and session.get_outputs()[0].shape == [3, 5]
     with pytest.raises(eutectic.Error, match=r"but f32\[4 12\] was given"):
@@ -54,7 +54,7 @@ class Options:
     intra_op_num_threads = 1
 
 
-def test_options_that_say_something_here_are_taken():
+def test_supported_options_are_used():
     inputs, outputs = golden("mlp-new")
     session = eutectic.InferenceSession(MLP, Options(), fp="exact")
     numpy.testing.assert_allclose(session.run(None, inputs)[0], outputs["y"], rtol=1e-5, atol=1e-6)
@@ -69,13 +69,13 @@ def test_options_that_say_something_here_are_taken():
         ({"shapes": {"b": 1}}, "no dimension `b`; did you mean `batch`"),
     ],
 )
-def test_what_would_be_left_out_is_an_error(arguments, message):
+def test_unsupported_options_are_errors(arguments, message):
     with pytest.raises(eutectic.Error, match=message):
         session = eutectic.InferenceSession(MLP, **arguments)
         session.run(None, {"x": numpy.zeros((1, 12), numpy.float32)})
 
 
-def test_a_provider_that_is_not_there_is_an_error_and_no_other_is_taken():
+def test_a_missing_provider_is_an_error_and_no_other_is_used():
     available = eutectic.get_available_providers()
     assert "CPUExecutionProvider" in available
     for provider in {"CUDAExecutionProvider", "VulkanExecutionProvider"} - set(available):

@@ -1,4 +1,4 @@
-"""Runs: arrays of every kind and type in, arrays out, and errors."""
+"""Tests runs: inputs of every layout and type, outputs, and errors."""
 
 import eutectic
 import numpy
@@ -10,7 +10,7 @@ try:
 except ImportError:
     ml_dtypes = None
 
-#: The types of NumPy for element types that ops compute with.
+#: The NumPy types of the element types that ops compute with.
 COMPUTED = {
     "f32": numpy.float32,
     "f64": numpy.float64,
@@ -22,7 +22,7 @@ COMPUTED = {
     "i64": numpy.int64,
 }
 STORED = {"i16": numpy.int16, "u16": numpy.uint16}
-#: Element types that NumPy lacks: the type of their bits, and their name in ml_dtypes.
+#: Element types that NumPy lacks, each with the type of its bits and its name in ml_dtypes.
 BITS = {
     "bf16": (numpy.uint16, "bfloat16"),
     "f8e5m2": (numpy.uint8, "float8_e5m2"),
@@ -58,7 +58,7 @@ def test_each_type_is_moved_bit_for_bit(dtype, rng):
 
 
 @pytest.mark.parametrize("dtype", BITS)
-def test_types_that_numpy_has_not_are_bits_or_ml_dtypes(dtype, rng):
+def test_types_that_numpy_lacks_are_bits_or_ml_dtypes(dtype, rng):
     bits, name = BITS[dtype]
     x = rng.integers(0, 100, size=(3, 4)).astype(bits)
     y = transposed(dtype).run({"x": x})["y"]
@@ -232,7 +232,7 @@ def test_inputs_that_do_not_fit_say_why(inputs, message):
 
 
 class Broken:
-    """An array with a broken export."""
+    """An array whose `__dlpack__` fails or returns something else than a capsule."""
 
     def __init__(self, export):
         self.export = export
@@ -250,7 +250,7 @@ def test_exporters_that_fail_are_errors():
             transposed("f32").run({"x": Broken(export)})
 
 
-def test_what_is_no_dictionary_is_a_type_error():
+def test_inputs_other_than_a_dictionary_are_a_type_error():
     for inputs in (None, [X], X):
         with pytest.raises(TypeError):
             transposed("f32").run(inputs)
@@ -264,7 +264,7 @@ def test_an_id_out_of_range_ends_a_run_and_not_the_model():
     assert model.run({"table": table, "ids": numpy.array([2, 0])})["y"].tolist() == [[4, 5], [0, 1]]
 
 
-def test_a_result_for_which_there_is_no_memory_is_an_error():
+def test_a_result_larger_than_the_memory_is_an_error():
     with pytest.raises((eutectic.Error, MemoryError)):
         huge = graph("(input x f32[1]) (output y (expand x :shape [70368744177664]))")
         eutectic.load(huge).run({"x": numpy.zeros(1, numpy.float32)})

@@ -1,4 +1,4 @@
-"""States, extents at run time, and copies of models."""
+"""Tests states, run-time extents, and forks of models."""
 
 import eutectic
 import numpy

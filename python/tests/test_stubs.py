@@ -1,4 +1,4 @@
-"""Stubs list the members of the native part."""
+"""Tests that the stubs list the members of the native part."""
 
 import ast
 import inspect

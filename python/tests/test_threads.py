@@ -1,4 +1,4 @@
-"""Threads and processes."""
+"""Tests the use of models by several threads and processes."""
 
 import concurrent.futures
 import os
@@ -48,7 +48,7 @@ def test_errors_of_one_thread_do_not_stop_another(mlp_params, rng):
         assert len(list(pool.map(use, range(400), timeout=60))) == 400
 
 
-def test_forks_run_beside_each_other(mlp_params, rng):
+def test_forks_run_at_the_same_time(mlp_params, rng):
     model = eutectic.load(MLP, shapes={"B": 16}, params=mlp_params)
     x = rng.normal(size=(16, 12)).astype(numpy.float32)
     expected = model.run({"x": x})["y"]
@@ -59,7 +59,7 @@ def test_forks_run_beside_each_other(mlp_params, rng):
             numpy.testing.assert_array_equal(y, expected)
 
 
-def test_other_threads_go_on_during_a_run(rng):
+def test_other_threads_continue_during_a_run(rng):
     model = eutectic.load(LARGE, params={"w": rng.normal(size=(1024, 1024)).astype(numpy.float32)})
     x = rng.normal(size=(1024, 1024)).astype(numpy.float32)
     model.run({"x": x})
@@ -89,7 +89,7 @@ def test_other_threads_go_on_during_a_run(rng):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_fork_of_the_process_is_told_and_does_not_hang(mlp_params, rng):
+def test_a_fork_of_the_process_gets_an_error_and_does_not_hang(mlp_params, rng):
     model = eutectic.load(MLP, shapes={"B": 16}, params=mlp_params)
     x = rng.normal(size=(16, 12)).astype(numpy.float32)
     model.run({"x": x})
@@ -111,7 +111,7 @@ def test_a_fork_of_the_process_is_told_and_does_not_hang(mlp_params, rng):
     assert ended == (child, 0)
 
 
-def test_models_that_come_and_go_leave_no_memory(mlp_params, rng):
+def test_runs_do_not_leak_memory(mlp_params, rng):
     resource = pytest.importorskip("resource")
     model = eutectic.load(MLP, shapes={"B": 1024}, params=mlp_params)
     x = rng.normal(size=(1024, 12)).astype(numpy.float32)

@@ -1,4 +1,4 @@
-"""`torch.compile(model, backend="eutectic")`, where torch and onnxscript are installed."""
+"""Tests `torch.compile(model, backend="eutectic")`. Skipped unless torch and onnxscript are installed."""
 
 import copy
 
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 
 class Of(nn.Module):
-    """A function with the modules that it needs."""
+    """A module that calls a function with the modules that the function needs."""
 
     def __init__(self, function, **modules):
         super().__init__()
@@ -137,7 +137,7 @@ def check(module, inputs, tolerance=1e-4):
     torch._dynamo.reset()
     with torch.no_grad():
         expected = module(*inputs)
-        # Without fullgraph, dynamo runs parts in torch that it cannot trace.
+        # Without fullgraph, dynamo runs the parts that it cannot trace in torch.
         compiled = torch.compile(module, backend="eutectic", fullgraph=True)
         found = compiled(*inputs)
         again = compiled(*inputs)
@@ -165,7 +165,7 @@ def seeded():
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_compute_what_torch_does(name):
     make, inputs = MODULES[name]
-    # Torch has a fused layer of its own, which it does not export.
+    # Turns off torch's own fused layer, which torch cannot export.
     torch.backends.mha.set_fastpath_enabled(False)
     check(make(), inputs())
 
@@ -188,7 +188,7 @@ def test_the_parameters_are_constants_and_a_write_to_them_is_noticed():
             torch.testing.assert_close(compiled(x), module(x))
 
 
-def test_each_length_is_compiled_where_dynamic_is_off():
+def test_each_length_is_compiled_if_dynamic_is_off():
     module = nn.Linear(4, 3).eval()
     torch._dynamo.reset()
     with torch.no_grad():
@@ -212,7 +212,7 @@ def refused(module, inputs, message, grad=False, **options):
         torch.compile(module.eval(), backend="eutectic", fullgraph=True, **options)(*inputs)
 
 
-def test_what_cannot_be_compiled_is_an_error_and_does_not_run_in_torch():
+def test_a_model_that_cannot_be_compiled_is_an_error_and_does_not_run_in_torch():
     x = torch.randn(3, 4)
     refused(nn.Linear(4, 3), (x,), "cannot compile for training", grad=True)
     refused(
@@ -225,7 +225,7 @@ def test_what_cannot_be_compiled_is_an_error_and_does_not_run_in_torch():
     refused(nn.Linear(4, 3), (x,), "dynamic=False", dynamic=True)
 
 
-def test_one_graph_after_another_may_be_parts_of_a_model():
+def test_a_model_may_be_split_into_several_graphs():
     # Dynamo cuts the model at the call that it does not trace.
     module, x = (
         Of(lambda m, x: m.last(untraced(m.first(x))), first=nn.Linear(4, 5), last=nn.Linear(5, 3)).eval(),

@@ -1,4 +1,4 @@
-//! Runs random programs in every way:
+//! Compiles random programs in every way, and compares their results with the interpreter's:
 //! `cargo run --release -p eutectic-conformance --example sweep -- PROGRAMS SEED [BACKEND]`.
 
 use anyhow::{Context, ensure};
@@ -8,7 +8,7 @@ use eutectic_conformance::{
     sweep::{Sweep, Way},
 };
 
-/// The maximal numbers of ops of a program.
+/// The approximate maximal numbers of ops of a program, one for each sweep.
 const STEPS: [usize; 3] = [4, 8, 14];
 
 fn main() -> anyhow::Result<()> {

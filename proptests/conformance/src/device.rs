@@ -1,5 +1,5 @@
-//! Runs kernels and programs on the backend under test, in one or several forms that must give the same bits, and
-//! counts refusals.
+//! Runs kernels and programs on the backend under test, and counts refusals. The backend may have several forms, which
+//! must give the same bits.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -15,19 +15,18 @@ use crate::kernels::expected;
 
 /// A backend under test.
 pub struct Device {
-    /// The forms of the backend, such as the processor with one thread and with two. Each gives the same bits for a
-    /// kernel.
+    /// The configurations of the backend, for example one thread and two threads on the processor. All forms must give
+    /// the same bits.
     forms: Vec<Arc<dyn Backend>>,
     rules: RuleSet,
     judged: AtomicUsize,
     /// The number of refused kernels and programs, and the reason for the first refusal.
     refused: Mutex<(usize, Option<String>)>,
-    /// Kernels that wait to be checked in parallel; `None` if each is checked at once.
+    /// The kernels that wait to be checked in parallel. `None` if each kernel is checked immediately.
     waiting: Mutex<Option<Vec<Waiting>>>,
 }
 
-/// The number of kernels that are checked in parallel. On devices that compile kernels, compilation takes most of the
-/// time.
+/// The number of kernels that are checked in parallel, because compiling them takes most of the time on some devices.
 const BESIDE: usize = 64;
 
 /// A kernel that waits to be checked.
@@ -39,7 +38,7 @@ struct Waiting {
 }
 
 impl Device {
-    /// Returns a backend in these forms.
+    /// Returns a device for tests of a backend in these forms.
     ///
     /// # Errors
     /// If the rules of the backend do not load.
@@ -51,7 +50,7 @@ impl Device {
         Ok(Device { forms, rules, judged: AtomicUsize::new(0), refused: Mutex::default(), waiting: Mutex::default() })
     }
 
-    /// Runs a check, and the checks of its kernels in parallel.
+    /// Runs a check, and collects its kernels to check them in parallel.
     pub fn beside(&self, check: impl FnOnce(&Device)) {
         *self.lock() = Some(Vec::new());
         check(self);
@@ -108,8 +107,8 @@ impl Device {
         (self.judged.swap(0, Ordering::Relaxed), count, why)
     }
 
-    /// Compiles a program, unless the backend reports that it cannot build one of its kernels. The cost, `supports` and
-    /// the compilation must agree.
+    /// Compiles a program. Counts a refusal and returns `None` if the backend does not support one of the kernels.
+    /// Panics if `supports`, the cost and `compile` contradict each other.
     pub fn compile(&self, backend: &dyn Backend, program: &Program) -> Option<Arc<dyn Executable>> {
         let refusals = program.kernels.iter().flat_map(|kernel| {
             let refused = refusal(backend, kernel);
@@ -130,8 +129,8 @@ impl Device {
         }
     }
 
-    /// Runs a kernel on the first form. `inputs` has a tensor for each slot that is not stored to. Returns the stored
-    /// buffers, or `None` if the backend refuses the kernel.
+    /// Runs a kernel on the first form. `inputs` has a tensor for each slot to which the kernel does not store. Returns
+    /// the stored buffers, or `None` if the backend refuses the kernel.
     pub fn run(&self, kernel: &Kernel, inputs: &[Tensor]) -> Option<Result<Vec<Tensor>, BackendError>> {
         self.run_on(&**self.backend(), kernel, inputs, 0)
     }
@@ -159,8 +158,8 @@ impl Device {
         Some(run(executable, &program, inputs, given))
     }
 
-    /// Compares the normal form of a kernel, in every form of the backend, with the point-by-point evaluation of the
-    /// given kernel. `tolerance` is relative to 1 + |x|, in units of the stored type's roundoff. Within
+    /// Runs the normal form of a kernel on every form of the backend, and compares the results with the point-by-point
+    /// evaluation of the given kernel. `tolerance` is relative to 1 + |x|, in roundoffs of the stored type. Within
     /// [`Device::beside`], the comparison may run later.
     pub fn check(&self, kernel: &Kernel, inputs: &[Tensor], tolerance: f64) {
         self.check_with(kernel, inputs, 0, tolerance);
@@ -196,8 +195,8 @@ impl Device {
     }
 }
 
-/// Checks that the price of a kernel is its first candidate's, and that no other candidate is cheaper. A kernel must
-/// have candidates if it is supported, and none otherwise.
+/// Checks that the cost of a kernel is that of its first candidate, and that no other candidate is cheaper. A supported
+/// kernel must have candidates, and an unsupported one must not.
 fn priced_as_it_is_computed(backend: &dyn Backend, kernel: &Kernel) {
     let candidates = backend.candidates(kernel, &[]).unwrap_or_default();
     assert_eq!(candidates.is_empty(), backend.supports(kernel).is_err(), "{kernel:#?}");
@@ -214,7 +213,7 @@ fn refusal(backend: &dyn Backend, kernel: &Kernel) -> Option<String> {
     backend.supports(kernel).err().map(|why| why.join(", "))
 }
 
-/// Compares elements. Elements that the kernel does not store may have any value.
+/// Compares a tensor with the expected elements. Elements that the kernel does not store may have any value.
 fn close(got: &Tensor, want: &[Option<f64>], tolerance: f64) -> Result<(), String> {
     let dtype = got.dtype();
     let unit = match dtype {
@@ -233,7 +232,7 @@ fn close(got: &Tensor, want: &[Option<f64>], tolerance: f64) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns a program of one kernel: buffers that the kernel stores to are outputs, others inputs.
+/// Returns a program of one kernel. Buffers that the kernel stores to are outputs, and the others are inputs.
 pub fn program(kernel: &Kernel) -> Program {
     let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
     let mut program = Program { kernels: vec![kernel.clone()], ..Program::default() };
@@ -249,7 +248,7 @@ pub fn program(kernel: &Kernel) -> Program {
     program
 }
 
-/// Runs a program twice, in memory of two alignments, and returns its outputs.
+/// Runs a program twice, with outputs at two alignments, and returns the outputs.
 pub fn run(
     executable: Arc<dyn Executable>,
     program: &Program,

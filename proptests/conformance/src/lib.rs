@@ -1,5 +1,5 @@
-//! Tests the requirements on every backend: suites for any device, random programs that are compared with the reference,
-//! and a definition of what kernels compute.
+//! Tests the requirements on every backend. Contains suites for any device, random programs that are compared with the
+//! reference, and a backend that defines the meaning of kernel descriptions.
 
 pub mod device;
 pub mod kernels;

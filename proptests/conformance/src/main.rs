@@ -54,7 +54,7 @@ struct Args {
     one: Option<String>,
 }
 
-/// A check by its name.
+/// The name `suite/check` of a check, and the check.
 type Named<'a> = (String, Box<dyn Fn(&Device) + 'a>);
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -86,16 +86,16 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Runs a check and prints its result.
+/// Runs a check, prints its result, and returns whether it passed.
 fn is_right(device: &Device, name: String, check: impl FnOnce(&Device)) -> bool {
     let verdict = verdict(name, device, check);
     print(&verdict);
     verdict.failure.is_none()
 }
 
-/// Runs checks in `jobs` processes at a time, and returns the names of those that failed. A driver that crashes stops
-/// one check only. Threads of one process may wait for a compiler, but separate processes do not: NVRTC uses only four
-/// processors for 16 threads of one process.
+/// Runs each check in its own process, `jobs` at a time, and returns the names of the failed checks. A driver that
+/// crashes thus fails only one check. Processes also compile in parallel: within one process, NVRTC uses only four
+/// processors for 16 threads.
 fn beside(jobs: usize, names: Vec<String>) -> anyhow::Result<Vec<String>> {
     let this = env::current_exe()
         .context("cannot start other processes because the path of this program is unknown; use --jobs 1")?;
@@ -125,7 +125,8 @@ fn beside(jobs: usize, names: Vec<String>) -> anyhow::Result<Vec<String>> {
 }
 
 impl Args {
-    /// Returns the requested checks. Those that take longest are last in the suites, and are started first.
+    /// Returns the requested checks in the reverse order of the suites. The slowest checks are last in the suites, and
+    /// must start first.
     fn checks(&self) -> Vec<Named<'_>> {
         type OfFolder = fn(&Device, &Path);
         let of_models: [(&str, OfFolder, &Option<PathBuf>); 7] = [
@@ -172,7 +173,7 @@ fn print(verdict: &Verdict) {
     }
 }
 
-/// Prints the first lines of a text, and the number of omitted lines.
+/// Prints the first lines of a text, indented below the result of a check.
 fn print_some(text: &str) {
     println!("{}", text.lines().take(12).map(|line| format!("          {line}\n")).collect::<String>());
 }

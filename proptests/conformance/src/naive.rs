@@ -18,7 +18,7 @@ use eutectic_ir::{
     },
 };
 
-/// The backend. It builds everything, slowly.
+/// A backend that supports every kernel and computes slowly.
 pub struct Naive;
 
 impl Backend for Naive {
@@ -38,8 +38,8 @@ impl Backend for Naive {
         Limits { in_order: true, combined: DTypes::ALL, rows: RowLimits::ANY, ..Limits::default() }
     }
 
-    /// Returns a second for each launch and a microsecond for each element that is read or written. Thus it fuses as
-    /// much as any backend would.
+    /// Returns a second for each launch, a microsecond for each element of a slot, and 10 ns for each instruction at
+    /// each point. Because launches are expensive, plans fuse as many ops as possible.
     fn cost(&self, kernel: &Kernel) -> Cost {
         let elements: usize = kernel.slots.iter().map(|s| s.1).sum();
         let points: usize = kernel.bodies().iter().map(|b| b.domain.iter().product::<usize>() * b.instrs.len()).sum();
@@ -68,7 +68,7 @@ struct Code(Program);
 
 struct Parameters {
     code: Arc<Code>,
-    /// The contents of constants, parameters and results of the load program; the others are zeros.
+    /// The contents of each buffer. Buffers other than constants, parameters and results of the load program are zeros.
     contents: Contents,
 }
 
@@ -201,7 +201,7 @@ impl Session for Run {
         Ok(())
     }
 
-    /// Runs before it returns.
+    /// Runs the program before it returns, so [`Session::wait`] does nothing.
     fn submit(&mut self, wanted: &[bool]) -> Result<(), BackendError> {
         let program = &self.parameters.code.0;
         let wanted = [wanted, &[true]].concat();
@@ -217,7 +217,7 @@ impl Session for Run {
 }
 
 impl Run {
-    /// Returns where the tensor of an input, output or state is in the port's memory, at the current lengths.
+    /// Returns the placement of a port's tensor in the port's memory, at the current lengths.
     fn placement(&self, port: Port) -> Placement {
         let program = &self.parameters.code.0;
         let (_, ty) = match port {
@@ -228,7 +228,7 @@ impl Run {
         Placement::new(ty, &program.lengths(&self.lengths)).expect("all extents have lengths")
     }
 
-    /// Returns the buffer of a port, and its contents.
+    /// Returns the number of a port's buffer, and its contents as bytes.
     fn bytes(&self, port: Port) -> (usize, Vec<u8>) {
         let is_port = |b: &Buffer| match (&b.place, port) {
             (Place::Input(n), Port::Input(of)) => *n == of,
@@ -250,7 +250,8 @@ fn elements(dtype: DType, dims: &[usize], bytes: &[u8]) -> Elements {
 }
 
 fn steps(program: &Program, steps: &[Step], lengths: &[usize], contents: &mut Contents) -> Result<(), BackendError> {
-    // Each buffer has its own contents, so those of a part are copied from the whole buffer and back.
+    // A buffer that is part of another one has its own copy of the contents. The copy is loaded from the whole buffer
+    // before a kernel, and written back after it.
     let part = |buffer: usize| {
         program.parts.get(&buffer).map(|part| (part.of, part.at..part.at + program.buffers[buffer].count))
     };
@@ -274,7 +275,7 @@ fn steps(program: &Program, steps: &[Step], lengths: &[usize], contents: &mut Co
     Ok(())
 }
 
-/// Returns every store's buffer, as the kernel leaves it.
+/// Runs a kernel, and returns the new contents of each store's buffer.
 fn run_kernel(kernel: &Kernel, slots: &[&Elements], step: &Step) -> Result<Vec<Elements>, BackendError> {
     let operands = kernel.operands().into_iter().map(|body| {
         let mut eval = Evaluator::new(body, slots, step, 0, &[]);
@@ -287,7 +288,7 @@ fn run_kernel(kernel: &Kernel, slots: &[&Elements], step: &Step) -> Result<Vec<E
     let anchor = (def.eval)(&call).into_iter().next().unwrap_or_default();
     let row_axes = kernel.row_axes().unwrap_or(0);
     let mut eval = Evaluator::new(&kernel.body, slots, step, row_axes, &anchor);
-    // Elements that no point writes are kept.
+    // Elements that no point writes keep their values.
     let mut stored: Vec<Elements> = kernel.stores.iter().map(|s| slots[s.slot].clone()).collect();
     // Values that are constant along a row are stored even if the row is empty.
     let (outer, row) = kernel.body.domain.split_at(kernel.body.domain.len() - row_axes);
@@ -340,7 +341,7 @@ struct Evaluator<'a> {
     step: &'a Step,
     row_axes: usize,
     anchor: &'a [f64],
-    /// The computed results of row operations, by the instruction and the point outside the row.
+    /// The computed results of row operations. The key is the instruction, and the coordinates of the row.
     rows: HashMap<(ValueId, Vec<usize>), Value<f64>>,
 }
 
@@ -356,7 +357,7 @@ impl<'a> Evaluator<'a> {
                 Ok(Element::Real(self.anchor[flat]).store(*dtype))
             }
             Instr::Load(load) => {
-                // Where a guard does not hold, the loaded value is not used.
+                // If a guard does not hold, the loaded value is not used.
                 let at = if self.hold(&load.guards, point)? { self.at(&load.at, point)? } else { 0 };
                 Ok(self.slots[load.slot][at as usize])
             }
@@ -410,7 +411,7 @@ impl<'a> Evaluator<'a> {
         Ok(true)
     }
 
-    /// Returns the result of a row operation at a point, by the reference evaluation of its op on the row.
+    /// Returns the result of a row operation at a point. Evaluates the op on the whole row by its reference.
     fn row(
         &mut self,
         id: ValueId,
@@ -443,7 +444,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Returns the combination of two elements of a type.
+/// Combines two elements of a type by the op of a reduction.
 fn combined(how: Reduction, elements: [Element<f64>; 2], dtype: DType) -> Element<f64> {
     let Eval::Elements(eval) = how.op().def().eval else { unreachable!("two elements are combined by a pointwise op") };
     (eval.exact)(&elements.map(|element| element.store(dtype)), &[], dtype).store(dtype)

@@ -2,18 +2,18 @@
 
 use crate::device::Device;
 
-/// A check. It panics if the device is wrong.
+/// A function that checks a device. It panics if the device is wrong.
 pub type Check = fn(&Device);
 
-/// Named checks.
+/// A suite of named checks.
 pub struct Suite {
-    /// Its name.
+    /// The name of the suite.
     pub name: &'static str,
     /// The checks.
     pub checks: &'static [(&'static str, Check)],
 }
 
-/// Returns checks, named like their functions.
+/// Expands to a list of checks, each with the name of its function.
 macro_rules! checks {
     ($($check:ident),* $(,)?) => { &[$((stringify!($check), $check as $crate::suite::Check)),*] };
 }

@@ -1,4 +1,4 @@
-//! Many random programs, each planned in several ways, in one run that a seed repeats.
+//! Checks many random programs, each compiled in several ways. The same seed repeats a run.
 
 use anyhow::{Context, anyhow};
 use eutectic::{
@@ -19,12 +19,12 @@ use crate::{
     program::{Case, programs},
 };
 
-/// The way in which a program is compiled.
+/// A way to compile a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
     /// With all rules, and this strategy of the plan search.
     Search(Strategy),
-    /// With about half of the rules that only make programs faster, chosen by the case's seed.
+    /// With the rules that programs need, and about half of the others, which the case's seed selects.
     SomeRules,
 }
 
@@ -34,7 +34,7 @@ impl Way {
         [Way::Search(Strategy::Unfused), Way::Search(Strategy::Greedy), Way::Search(Strategy::Local), Way::SomeRules];
 }
 
-/// Checks programs in every way.
+/// A checker of random programs on a device.
 pub struct Sweep<'a> {
     device: &'a Device,
     compiler: Compiler,
@@ -46,26 +46,27 @@ impl Sweep<'_> {
         Sweep { device, compiler: device.compiler() }
     }
 
-    /// Checks `count` programs of at most `steps` ops. The first that fails is shrunk and reported as text that
-    /// `eutectic opt` reads.
+    /// Checks `count` programs of up to about `steps` ops, compiled in one way. Shrinks the first program that fails,
+    /// and reports it as text that `eutectic opt` reads.
     ///
     /// # Errors
-    /// The failure, for people.
+    /// If a program fails: the shrunk program and its failure, as text.
     pub fn programs(&self, way: Way, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
         let agrees = |case: Case| self.agrees(way, &case.graph, case.seed);
         each(count, steps, seed, agrees).map_err(|e| anyhow!("{way:?}: {e}"))
     }
 
-    /// Checks on random programs that `--fp exact` gives the bits of op-by-op execution. The first program that fails
-    /// is shrunk.
+    /// Checks that `--fp exact` gives the results of op-by-op execution, without a difference in rounding. Shrinks the
+    /// first program that fails.
     ///
     /// # Errors
-    /// The failure, for people.
+    /// If a program fails: the shrunk program and its failure, as text.
     pub fn bits(&self, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
         let rules = packs(self.compiler.backend())?.choose(&Choice { fp: Fp::Exact, ..Choice::default() })?;
         let exact = self.compiler.clone().with_rules(rules);
         each(count, steps, seed, |case: Case| {
-            // The order of a sum or product is its kernel's, and a composite op is defined in several ways.
+            // Skips programs with ops whose result is not unique. A kernel chooses the order of a sum or product, and a
+            // composite op has several definitions.
             let has_one_result = |op: Op| match &op.def().class {
                 class if class.leaves_order_open() => op.hands_on(),
                 Class::Anchor(_) => op.row().is_some_and(|row| row.monoid.is_none_or(|how| how.def().selects)),
@@ -93,10 +94,10 @@ impl Sweep<'_> {
         })
     }
 
-    /// Checks on `count` programs that all rules together terminate within the limits.
+    /// Checks on `count` programs that every phase of the rules saturates within the limits.
     ///
     /// # Errors
-    /// A program on which they do not terminate, as text.
+    /// If a phase does not saturate: the shrunk program and the busiest rules, as text.
     pub fn rest(&self, count: u32, steps: usize, seed: u64) -> anyhow::Result<()> {
         each(count, steps, seed, |case: Case| {
             let rewritten = optimize(&case.graph, self.compiler.rules(), &Options::default())?;
@@ -112,10 +113,11 @@ impl Sweep<'_> {
         })
     }
 
-    /// Compiles a program in one way and checks its results, unless the device refuses it.
+    /// Compiles a program in one way, and compares its results with the interpreter's. Counts a refusal if the device
+    /// does not support the program.
     ///
     /// # Errors
-    /// The difference, or the engine's error.
+    /// If results differ, or if the engine fails for another reason than a refusal.
     pub fn agrees(&self, way: Way, graph: &Graph, seed: u64) -> anyhow::Result<()> {
         let compiler = self.compiler.clone();
         let compiler = match way {
@@ -136,7 +138,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Runs a check on `count` programs; the first that fails is shrunk.
+/// Runs a check on `count` programs, and shrinks the first program that fails.
 fn each(count: u32, steps: usize, seed: u64, check: impl Fn(Case) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let config = Config {
         cases: count,
@@ -149,7 +151,8 @@ fn each(count: u32, steps: usize, seed: u64, check: impl Fn(Case) -> anyhow::Res
     TestRunner::new(config).run(&programs(steps), check).map_err(|e| anyhow!("{e}"))
 }
 
-/// Drops about half of the rules, at random from a seed. Keeps the rules without which programs may have no kernels.
+/// Returns the rules without about half of them, which the seed selects. Keeps the rules without which some programs
+/// have no kernels.
 fn some_rules(rules: &RuleSet, seed: u64) -> Result<RuleSet, LoadError> {
     let mut random = fastrand::Rng::with_seed(seed);
     let dropped = rules.iter().filter(|rule| {

@@ -7,7 +7,8 @@ use eutectic_backend::{BackendError, Body, Cost, Executable, Instr, Kernel};
 use eutectic_conformance::naive::Naive;
 use eutectic_rewrites::Choice;
 
-/// A device without 64-bit integers. It reads the low half of those in memory, like a conversion to `i32`.
+/// A device without 64-bit integers. If a program converts a loaded 64-bit integer to `i32`, the device reads its low
+/// half.
 struct Narrow;
 
 /// Returns whether a body computes with 64-bit integers, other than to convert loaded values.
@@ -76,8 +77,8 @@ fn a_backend_without_64_bit_integers_looks_rows_up_by_32_bit_ids() {
 }
 
 #[test]
-fn without_its_rules_it_cannot() {
+fn without_its_rules_the_backend_refuses_64_bit_ids() {
     let rules = RuleSet::embedded().unwrap().choose(&Choice::default()).unwrap();
-    let error = Compiler::from_backend(Narrow, rules).compile(&lookup()).err().expect("no kernel for it").to_string();
+    let error = Compiler::from_backend(Narrow, rules).compile(&lookup()).err().expect("64-bit ids fail").to_string();
     assert!(error.contains("64-bit"), "{error}");
 }

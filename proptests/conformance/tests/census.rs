@@ -1,5 +1,6 @@
 //! Counts the places that distinguish kinds of kernels or ops. The declarations define the kinds, and the kernel
-//! folders of a backend implement them. All other code asks for facts, so that a new kind changes no other file.
+//! folders of a backend implement them. All other code asks the declarations for facts, so that a new kind changes no
+//! other file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,7 +43,7 @@ const LEFT_OUT: &[&str] = &[
     "tests",
 ];
 
-/// The maximal counts. A count only goes down: whoever reduces it lowers it here.
+/// The counts, which only go down: a change that reduces a count lowers it here.
 const CEILINGS: &[(&str, usize)] = &[
     ("names of row operations", 0),
     ("classes of anchors", 5),
@@ -52,7 +53,7 @@ const CEILINGS: &[(&str, usize)] = &[
 ];
 
 #[test]
-fn kinds_of_kernels_and_ops_are_told_apart_in_few_places() {
+fn few_places_distinguish_kinds_of_kernels_and_ops() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = BTreeMap::new();
     COUNTED.iter().for_each(|folder| read(&root, folder, &mut files));
@@ -92,12 +93,12 @@ fn a_census_counts_code_alone() {
     assert!(counted("\"ranking of rows\"").is_empty());
 }
 
-/// Returns how often a file distinguishes each of [`CEILINGS`].
+/// Returns the counts of a file, with the names in [`CEILINGS`].
 fn census(text: &str) -> [(&'static str, usize); 5] {
     let tokens = tokens_outside_tests(text);
     let rows: BTreeSet<String> = Op::all().filter(|op| op.row().is_some()).map(|op| format!("\"{op}\"")).collect();
     let named = tokens.iter().filter(|token| rows.contains(*token)).count();
-    // Constants and functions are written in other letters than variants.
+    // A variant starts with a capital letter and has small ones. Constants and functions do not.
     let is_variant =
         |name: &String| is_name(name) && name.chars().any(char::is_lowercase) && name.starts_with(char::is_uppercase);
     let variants = |of: &str| {
@@ -112,7 +113,7 @@ fn census(text: &str) -> [(&'static str, usize); 5] {
     let compares = |at: usize, what| {
         is(at, &[what, "(", ")"]) && ["=", "!"].iter().any(|sign| is(at + 3, &[sign, "="])) && is_literal(at + 5)
     };
-    // Typed views of kernels, and their names.
+    // Counts calls for typed views of kernels, and comparisons with names of kernels.
     let is_view = |at: usize| ["contraction", "attention"].iter().any(|view| is(at, &[".", view, "(", ")"]));
     let is_kind = |at: usize| {
         let is_named = is(at, &["AnchorKind", "::", "named", "("]) && is_literal(at + 4);
@@ -128,7 +129,7 @@ fn census(text: &str) -> [(&'static str, usize); 5] {
     ]
 }
 
-/// Reads the files of a folder that are counted, by their paths.
+/// Adds the texts of the counted files of a folder to `files`, by path.
 fn read(root: &Path, folder: &str, files: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(root.join(folder)).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();

@@ -1,5 +1,5 @@
-//! A backend gives one answer about a kernel: its cost is finite if it is supported, and it compiles then. Programs are
-//! planned within the backend's limits, and without kernels that its compiler refuses.
+//! Tests that a backend's answers about a kernel agree: a supported kernel has a finite cost and compiles, and any
+//! other does not. Programs are planned within the backend's limits, and without kernels that its compiler refuses.
 
 use std::{hash::BuildHasher, sync::Arc};
 
@@ -18,11 +18,11 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-/// The CPU backend with limits. It refuses to compile some kernels, which its seed selects.
+/// The CPU backend with limits. It refuses to compile some kernels, which the seed selects.
 struct Fussy {
     cpu: Cpu,
     limits: Limits,
-    /// The percentage of kernels with more than one computing instruction that it refuses to compile.
+    /// The percentage of refused kernels, among those with more than one computing instruction.
     share: u64,
     seed: u64,
 }
@@ -87,7 +87,7 @@ impl Backend for Fussy {
     }
 }
 
-/// Limits from small to none.
+/// Returns random limits, from small ones to none.
 fn limits(random: &mut Random) -> Limits {
     let any_part = random.below(2) == 0;
     let mut one = |of: &[usize]| random.pick(&[of, &[usize::MAX; 3]].concat());
@@ -125,7 +125,7 @@ struct Counts {
     refused: usize,
 }
 
-/// Plans and runs a program on a backend. Every refusal must come before the run, with reasons.
+/// Plans and runs a program on a backend. A refusal must come before the run, and give reasons.
 fn try_on(backend: Fussy, rules: &RuleSet, case: &Case, counts: &mut Counts) -> Result<(), TestCaseError> {
     let what = backend.describe();
     let compiler = Compiler::from_backend(backend, rules.clone());
@@ -166,7 +166,7 @@ fn programs_are_planned_within_limits_or_refused_before() {
 }
 
 #[test]
-fn what_a_compiler_refuses_is_planned_in_another_way() {
+fn programs_with_refused_kernels_are_planned_in_another_way() {
     let rules = rules();
     for share in [10, 40] {
         let counts =
@@ -175,10 +175,9 @@ fn what_a_compiler_refuses_is_planned_in_another_way() {
     }
 }
 
-/// The device compiles only the smallest kernels of an encoder's block. Each round reports some refusals, and at the
-/// end all are named.
+/// The compiler of this backend refuses all kernels. The error must name refusals.
 #[test]
-fn what_cannot_be_compiled_in_any_way_is_named() {
+fn kernels_that_no_plan_can_avoid_are_named() {
     let mut graph = Graph::new("wide");
     let x = graph.input("x", Type::tensor(DType::F32, &[4, 4])).unwrap();
     let y = graph.apply("softmax", &[x], &[("axis", (-1_i64).into())]).unwrap();
@@ -206,12 +205,12 @@ fn what_cannot_be_compiled_in_any_way_is_named() {
     }
     for strategy in [Strategy::Local, Strategy::Unfused] {
         let compiler = Compiler::new(Never(Cpu::default())).unwrap().with_strategy(strategy);
-        let error = compiler.compile(&graph).err().expect("it compiles nothing").to_string();
+        let error = compiler.compile(&graph).err().expect("the backend compiles nothing").to_string();
         assert!(error.contains("is not for it"), "{error}");
     }
 }
 
-/// A transpose of nine axes, no two of which can be merged.
+/// Plans a transpose of nine axes that cannot be merged.
 #[test]
 fn many_axes_are_planned_or_refused_before() {
     let mut graph = Graph::new("transpose");

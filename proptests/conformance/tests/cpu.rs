@@ -10,7 +10,7 @@ fn device(isa: Isa) -> Device {
     Device::new(vec![form(1), form(2)]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Runs a suite on some levels. Only a check that expects a refusal may have one.
+/// Runs a suite on some levels. No check may fail or have a refusal.
 fn passes(name: &str, levels: &[Isa]) {
     let suite: &Suite = SUITES.iter().find(|suite| suite.name == name).expect("there is such a suite");
     for &isa in levels {
@@ -32,7 +32,7 @@ macro_rules! suites {
             passes(stringify!($name), $levels);
         }
     )*
-        /// The suites above.
+        /// The names of the suites that run here.
         const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
@@ -65,7 +65,7 @@ suites! {
 
 #[test]
 fn every_suite_is_run() {
-    // `backend_rules.rs` runs the suite of rules.
+    // `proptests/checker/tests/rules.rs` checks the rules on the processor.
     let missing: Vec<_> =
         SUITES.iter().map(|suite| suite.name).filter(|name| *name != "rules" && !NAMES.contains(name)).collect();
     assert_eq!(missing, [""; 0]);

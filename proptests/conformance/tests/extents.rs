@@ -1,4 +1,4 @@
-//! Extents at run time: refused programs, kept states, and the suite on the definition of kernels.
+//! Tests run-time extents: refused programs, states, and the suite on the naive backend, which defines kernels.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn lengths_that_do_not_fit_are_named() {
             let error = session.run(&given).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
-        // The lengths that did not fit changed nothing.
+        // Lengths that do not fit change nothing.
         assert_eq!(session.run(&fit).unwrap()[0].dims(), [3, 4]);
         assert!(session.set_length("S", 10).unwrap_err().to_string().contains("compiled for 0 to 9"));
         assert!(session.set_length("U", 1).unwrap_err().to_string().contains("no extent `U`; it has S, T"));
@@ -57,10 +57,10 @@ fn lengths_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused_by_name() {
+fn programs_that_cannot_be_planned_are_refused_with_reasons() {
     let compiler = Compiler::new(Naive).unwrap();
     for (text, says) in [
-        // The second axis varies inside of the first, so that its rows are not contiguous.
+        // The inner one of the merged axes varies, so that their rows are not contiguous.
         ("(output o (reshape y :shape [(* 2 S) 4]))", "element offsets would vary"),
         ("(output o (reduce-mean x :axes [-2] :keep false))", "reduce-mean"),
     ] {
@@ -73,12 +73,12 @@ fn what_cannot_be_planned_is_refused_by_name() {
         let x = graph.input(name, ty).unwrap();
         graph.output(&format!("{name}'"), x).unwrap();
     }
-    let Err(error) = compiler.compile(&graph) else { panic!("S is two things") };
+    let Err(error) = compiler.compile(&graph) else { panic!("S has two ranges") };
     assert!(error.to_string().contains("S has the ranges 0 to 3 and 0 to 4"), "{error}");
 }
 
 #[test]
-fn a_state_keeps_what_is_beyond_a_run() {
+fn a_state_keeps_elements_beyond_the_length_of_a_run() {
     // The state is updated in place, or copied because the new value is an output too.
     let leaves =
         "(dim S :least 2 :most 9) (state s f32[1 S 4]) (input x f32[S 4]) (input r f32[1 2 4]) (input at i64[])";

@@ -1,8 +1,8 @@
-//! Tests that no files of a crate import each other, directly or through other files. Each file can be read and changed
-//! with only the files below it. Crates in [`OPEN`] do not satisfy this yet.
+//! Tests that no files of a crate import each other, directly or through other files. A file can then be read and
+//! changed with only the files below it. Crates in [`OPEN`] do not satisfy this yet.
 //!
-//! Files are read as tokens. A path leads to the file that declares its name. Re-exports are followed there. They do
-//! not count as imports of the file that has them, unless it uses the name itself.
+//! Files are read as tokens. A path leads to the file that declares its name, through re-exports. A re-export is not an
+//! import of the file that has it, unless that file uses the name itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
@@ -19,7 +19,7 @@ use source::{is_name, tokens_outside_tests};
 /// A module of a crate: the names that lead to it.
 type Module = Vec<String>;
 
-/// A path as it is written. For a `use`, also the name that it declares.
+/// A path as it is written. A `use` also has the name that it declares.
 struct Mention {
     path: Vec<String>,
     name: Option<String>,
@@ -29,7 +29,7 @@ struct Mention {
 /// The declarations and imports of a file.
 struct File {
     mentions: Vec<Mention>,
-    /// Names that stand outside of declarations of imports.
+    /// The names outside of `use` declarations.
     names: BTreeSet<String>,
 }
 
@@ -40,7 +40,7 @@ type Crate = BTreeMap<Module, File>;
 const OPEN: &[&str] = &["ir"];
 
 #[test]
-fn no_file_imports_what_imports_it() {
+fn no_files_import_each_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let crates = crates(&root);
     let mut cycles = String::new();
@@ -141,8 +141,8 @@ fn imports(files: &Crate) -> DiGraph<String, ()> {
     graph
 }
 
-/// Returns the module whose file declares the target of a path in a module; `None` for modules themselves, and outside
-/// of the crate.
+/// Returns the module whose file declares the target of a path in a module. Returns `None` for modules themselves, and
+/// for targets outside of the crate.
 fn declares<'a>(files: &'a Crate, module: &'a Module, path: &[String], depth: usize) -> Option<&'a Module> {
     let (mut at, mut rest) = (module.clone(), path);
     let child = |at: &Module, name: &str| {
@@ -233,7 +233,7 @@ fn parse(text: &str) -> File {
     file
 }
 
-/// Reads the tree of a `use` under a path, and returns where it ends.
+/// Adds the paths of a `use` tree below the path `under`. Returns the position after the tree.
 fn tree(tokens: &[String], at: usize, under: &mut Vec<String>, public: bool, into: &mut Vec<Mention>) -> usize {
     let (mut at, depth) = (at, under.len());
     while is_name(&tokens[at]) {
@@ -246,14 +246,14 @@ fn tree(tokens: &[String], at: usize, under: &mut Vec<String>, public: bool, int
     if tokens[at] == "{" {
         at += 1;
         while tokens[at] != "}" {
-            // A comma, or the placeholder of a name in a macro.
+            // The token is a name, a comma, or the placeholder of a name in a macro.
             at = if is_name(&tokens[at]) { tree(tokens, at, under, public, into) } else { at + 1 };
         }
         at += 1;
     } else {
         let all = tokens[at] == "*";
         at += usize::from(all);
-        // `as` is read as a name of the path.
+        // The loop has read `as` and the alias as names of the path.
         let mut path = under.clone();
         let alias = path.iter().position(|name| name == "as").map(|n| path.split_off(n).swap_remove(1));
         if path.len() > 1 && path.last().is_some_and(|name| name == "self") {

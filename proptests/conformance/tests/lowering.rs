@@ -1,4 +1,5 @@
-//! Properties of programs on any device: rules terminate, values replace states, and refused plans are replanned.
+//! Tests that rules terminate, that new values replace states in place, and that each program that once failed is tried
+//! again.
 
 use eutectic::{Compiler, Cpu};
 use eutectic_conformance::{
@@ -11,7 +12,7 @@ use eutectic_conformance::{
 };
 
 #[test]
-fn rules_come_to_rest() {
+fn rules_saturate() {
     let device = Device::new(vec![std::sync::Arc::new(Cpu::default())]).unwrap();
     Sweep::new(&device).rest(500, 12, 0).unwrap_or_else(|failure| panic!("{failure}"));
 }

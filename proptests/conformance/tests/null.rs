@@ -1,5 +1,5 @@
-//! A backend that counts kernels and computes nothing. It implements all that planning and compiling need, and takes
-//! one line in a list.
+//! Tests a backend that counts steps and computes nothing. It implements only the methods that planning and compiling
+//! need.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use std::sync::{
 use eutectic::{Backend, Compiler, DType, Graph, Program, Tensor, Type};
 use eutectic_backend::{BackendError, Cost, Executable, Kernel, Loaded};
 
-/// Steps of the programs that it was given.
+/// A backend that counts the steps of the programs that it compiles.
 #[derive(Default)]
 struct Null {
     steps: Arc<AtomicUsize>,

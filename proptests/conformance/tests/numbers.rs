@@ -1,4 +1,4 @@
-//! The small models of `models/golden/numbers` on the CPU.
+//! Tests small models of `models/golden`, exact programs and a large tensor on the CPU.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use eutectic_conformance::{
 };
 use eutectic_ir::{lang::Source, text::parse};
 
-/// Runs the cases of a folder on one thread: there are at least `least`, and none is refused.
+/// Runs the cases of a folder on one thread. At least `least` cases must be right, and none refused.
 fn all_are_right(cases: fn(&Device, &Path), least: usize) {
     let cpu = Arc::new(Cpu::new(CpuOptions { threads: 1, ..CpuOptions::default() })) as Arc<dyn Backend>;
     let device = Device::new(vec![cpu]).unwrap_or_else(|e| panic!("{e}"));
@@ -20,7 +20,7 @@ fn all_are_right(cases: fn(&Device, &Path), least: usize) {
 }
 
 #[test]
-fn small_models_have_the_values_that_are_right() {
+fn small_models_give_the_right_values() {
     all_are_right(numbers, 64);
 }
 
@@ -43,7 +43,7 @@ fn exact_programs_have_the_bits_of_op_by_op_execution() {
     assert!(judged >= 200, "{judged} programs without composite ops");
 }
 
-/// Rows whose first element has a number beyond 2³¹ (onnxruntime#28107).
+/// Gathers rows from a table whose last rows start after more than 2³¹ elements (onnxruntime#28107).
 #[test]
 #[ignore = "takes 5 GB of memory"]
 fn elements_beyond_31_bits_are_found() {

@@ -1,7 +1,7 @@
 //! Compares the outcomes of ONNX's own backend node tests on the processor with a manifest.
 //!
-//! A case that passed and fails now is an error, and so is one that failed and passes now. For the latter, update the
-//! manifest by `cargo test --workspace --all-features --test onnx_nodes -- --ignored write_the_manifest`.
+//! A case with another outcome than in the manifest is an error. If it passes now, update the manifest by
+//! `cargo test --workspace --all-features --test onnx_nodes -- --ignored write_the_manifest`.
 
 use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
@@ -16,7 +16,7 @@ fn run_on_the_processor() -> BTreeMap<String, Case> {
 
 #[test]
 #[ignore = "needs target/onnx-node-tests: run models/scripts/fetch-onnx-node-tests.sh"]
-fn every_case_comes_out_as_the_manifest_says() {
+fn every_case_has_the_outcome_in_the_manifest() {
     let text = MANIFEST;
     let line = |line: &str| line.split_once(' ').map(|(status, rest)| (name_of(rest).to_string(), status.to_string()));
     let expected: BTreeMap<String, String> = text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect();
@@ -48,6 +48,6 @@ fn write_the_manifest() {
     for (name, case) in &cases {
         let _ = writeln!(text, "{}", describe(name, case));
     }
-    fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/onnx_nodes.txt"), text).expect("it is written");
+    fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/onnx_nodes.txt"), text).expect("the manifest can be written");
     println!("{passed} passed, {claimed} claimed, {} in all", cases.len());
 }

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy
 
-#: The types of the package ml_dtypes that programs have, and the types of NumPy for their bits.
+#: The types of ml_dtypes that programs have, each with the NumPy type for its bits.
 _BITS = {"bfloat16": numpy.uint16, "float8_e4m3fn": numpy.uint8, "float8_e5m2": numpy.uint8}
 
 

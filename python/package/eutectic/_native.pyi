@@ -28,7 +28,8 @@ class Port:
 class Model:
     """A compiled model with its parameters, its states, and memory for its runs. `eutectic.load` makes one.
 
-    Any number of threads may use it; runs of one model are computed one after the other. A `fork` runs beside it.
+    Any number of threads may use it. Runs of one model are computed one after the other, and a `fork` can run at the
+    same time.
     """
 
     def __new__(
@@ -44,8 +45,9 @@ class Model:
     def run(self, inputs: dict[str, Any], /, outputs: list[str] | None = None) -> dict[str, numpy.ndarray]:
         """Runs the model once, and returns the outputs by name; `outputs` names those that are wanted.
 
-        Inputs are arrays with `__dlpack__` in the memory of the processor: of NumPy, torch, JAX and others. They are read in place where
-        their elements lie row by row, and must not change during the run. Results are new arrays. Other threads go on meanwhile.
+        Inputs are arrays with `__dlpack__` in host memory: of NumPy, torch, JAX and others. They are read in place if
+        they are contiguous in row-major order, and copied otherwise. They must not change during the run. Results are
+        new arrays. Other threads continue during a run.
         """
     def read(self, state: str) -> numpy.ndarray:
         """Returns the values of a state."""

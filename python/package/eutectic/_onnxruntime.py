@@ -135,7 +135,7 @@ class InferenceSession:
                 model = load(self._source, shapes={**self._shapes, **lengths}, **self._options)
                 while len(self._programs) >= _MOST_PROGRAMS:
                     del self._programs[next(iter(self._programs))]
-            # The most recently used program is the last.
+            # The most recently used program is last, so that the first one is deleted.
             self._programs[key] = model
             return model
 

@@ -58,7 +58,7 @@ _COMPUTED = object()
 
 
 def _is_static(value: torch.Tensor) -> bool:
-    """Returns whether an input is the same tensor in each call by dynamo's information: a parameter or a buffer."""
+    """Returns whether dynamo marks an input as the same tensor in each call: a parameter or a buffer."""
     return isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
 
 
@@ -73,7 +73,7 @@ def _refuse(examples: Sequence[Any]) -> None:
 
 
 def _results(module: torch.fx.GraphModule) -> list[Any]:
-    """Returns for each result whether it is computed, an input (by its index), or None."""
+    """Returns for each result: `_COMPUTED`, the index of an input, or None."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     storages = {_storage(node): node for node in placeholders}
     (output,) = (node for node in module.graph.nodes if node.op == "output")
@@ -121,7 +121,7 @@ def _export(module: torch.fx.GraphModule, examples: Sequence[Any], names: list[s
 
 
 def _cause(error: BaseException) -> str:
-    """Returns the first error of a chain. The later ones only add the places through which it passed."""
+    """Returns the first error of a chain, because later ones only add context."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error)
@@ -154,7 +154,7 @@ def _load(program: torch.onnx.ONNXProgram, known: Mapping[str, torch.Tensor], op
         return load(path, **options)
 
 
-#: The torch types for elements whose arrays may contain bits.
+#: The torch types of elements whose arrays may hold bits instead.
 _BITS = {"bf16": torch.bfloat16, "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2}
 
 

@@ -26,7 +26,7 @@ impl Build {
         Build { random: Random(seed), slots: Vec::new(), inputs: Vec::new(), stores: Vec::new() }
     }
 
-    /// Returns a buffer of random numbers.
+    /// Adds a slot of random numbers, and returns its index.
     pub fn input(&mut self, dtype: DType, count: usize) -> usize {
         let (low, high) = match dtype {
             d if d.is_float() => (-2.0, 2.0),
@@ -39,28 +39,28 @@ impl Build {
         self.tensor(Tensor::from_f64(dtype, &[count], values.collect::<Vec<_>>()))
     }
 
-    /// Returns a buffer of given numbers.
+    /// Adds a slot with the elements of a tensor, and returns its index.
     pub fn tensor(&mut self, tensor: Tensor) -> usize {
         self.slots.push((tensor.dtype(), tensor.count()));
         self.inputs.push(tensor);
         self.slots.len() - 1
     }
 
-    /// Returns a load of a slot.
+    /// Adds a load of a slot.
     pub fn load(&mut self, body: &mut Body, slot: usize, at: Index) -> ValueId {
         let dtype = self.slots[slot].0;
         push(body, Instr::Load(Load { slot, at, guards: Vec::new(), dtype }))
     }
 
-    /// Returns a load of a new contiguous tensor with the domain's shape.
+    /// Adds a load of a new contiguous slot with the domain's shape.
     pub fn dense(&mut self, body: &mut Body, dtype: DType) -> ValueId {
         let slot = self.input(dtype, body.domain.iter().product());
         let at = row_major(&body.domain);
         self.load(body, slot, at)
     }
 
-    /// Returns a load in a random layout: permuted, broadcast along some axes, a slice of a larger tensor, or a
-    /// reshape.
+    /// Adds a load of a new slot in a random layout: permuted, broadcast along some axes, a slice of a larger tensor,
+    /// or a reshape.
     pub fn any(&mut self, body: &mut Body, dtype: DType) -> ValueId {
         let domain = body.domain.clone();
         let mut coords: Vec<_> = (0..domain.len()).collect();
@@ -98,8 +98,8 @@ impl Build {
         self.load(body, slot, index)
     }
 
-    /// Returns a piecewise load: a guarded load, followed by a number or another load. The first piece whose guard
-    /// holds gives the value.
+    /// Adds a selection of one or two loads. The first piece whose guards hold gives the value. If there is none, a
+    /// number does.
     pub fn pieces(&mut self, body: &mut Body, dtype: DType) -> ValueId {
         let first = self.guard(&body.domain);
         let value = self.any(body, dtype);
@@ -115,7 +115,7 @@ impl Build {
         push(body, Instr::Select { pieces, fill: fill.into(), dtype })
     }
 
-    /// Returns a guard: a coordinate, perhaps counted from the end, is within a part of its axis.
+    /// Returns a random guard: a coordinate, perhaps counted from the end, must be in a range of its axis.
     fn guard(&mut self, domain: &[usize]) -> Guard {
         let axis = self.random.below(domain.len());
         let n = domain[axis];
@@ -126,19 +126,19 @@ impl Build {
         (if self.random.below(2) == 0 { coordinate } else { from_end }, from as i64..to as i64)
     }
 
-    /// Adds a contiguous result of the domain's shape.
+    /// Adds a store of a value to a new contiguous slot with the domain's shape.
     pub fn store(&mut self, domain: &[usize], dtype: DType, value: ValueId) {
         self.store_at(domain.iter().product(), row_major(domain), dtype, value);
     }
 
-    /// Adds a result that is stored at the index `at` in a slot of `count` elements.
+    /// Adds a store of a value at the index `at` of a new slot with `count` elements.
     pub fn store_at(&mut self, count: usize, at: Index, dtype: DType, value: ValueId) {
         self.slots.push((dtype, count));
         self.stores.push(Store::new(self.slots.len() - 1, at, value));
     }
 
-    /// Adds a result that is a contiguous part of a slot: of one axis, or of the two outermost axes, as for windows of
-    /// a line.
+    /// Adds a store of a part of the points to a new contiguous slot. The part is a random range of up to two axes,
+    /// counted as one axis.
     pub fn store_part(&mut self, domain: &[usize], dtype: DType, value: ValueId) {
         let mut axes: Vec<_> = (0..domain.len()).filter(|_| self.random.below(2) == 0).collect();
         axes.truncate(2);
@@ -176,7 +176,7 @@ pub fn body(domain: &[usize]) -> Body {
     Body { domain: domain.to_vec(), ..Body::default() }
 }
 
-/// Adds an instruction.
+/// Adds an instruction, and returns its value.
 pub fn push(body: &mut Body, instr: Instr) -> ValueId {
     body.instrs.push(instr);
     body.instrs.len() - 1
@@ -193,13 +193,13 @@ pub fn map(body: &mut Body, op: &str, args: &[ValueId], dtype: DType) -> ValueId
 /// Adds a pointwise op.
 ///
 /// # Panics
-/// When there is no such op.
+/// If there is no such op.
 pub fn map_with(body: &mut Body, op: &str, attrs: &[Attr], args: &[ValueId], dtype: DType) -> ValueId {
     let op = Op::named(op).unwrap_or_else(|| panic!("there is no op {op}"));
     push(body, Instr::Map { op, attrs: attrs.iter().cloned().collect(), args: args.to_vec(), dtype })
 }
 
-/// Adds a number.
+/// Adds a constant.
 pub fn constant(body: &mut Body, value: f64, dtype: DType) -> ValueId {
     push(body, Instr::Constant { value: value.into(), dtype })
 }

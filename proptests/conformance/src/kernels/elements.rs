@@ -1,4 +1,4 @@
-//! Evaluates the pointwise ops on `f64` and `i64`, written from their documentation.
+//! Evaluates pointwise ops on `f64` and `i64`, as their documentation defines them.
 
 use eutectic_ir::{Attr, DType, Op, Tensor};
 
@@ -106,7 +106,8 @@ fn int_unary(name: &str, a: i64) -> i64 {
     }
 }
 
-/// Returns a shift, computed by products and quotients of powers of two, in more digits than any type has.
+/// Returns a shifted integer. It is a product with a power of two, or a quotient by one, in 128 bits so that nothing
+/// overflows.
 fn shift(name: &str, a: i64, b: i64, dtype: DType) -> i64 {
     let a = i128::from(a);
     match (name, (0..i64::from(dtype.def().bits)).contains(&b)) {

@@ -1,11 +1,11 @@
-//! Evaluates kernels point by point, as `eutectic_backend` documents them.
+//! Evaluates kernels point by point, as `eutectic_backend` defines them.
 
 use eutectic_backend::{Attention, Body, Contraction, EmptyRow, Guard, Instr, Kernel};
 use eutectic_ir::{DType, Tensor, bounded::hides, ops::Reduction};
 
 use super::elements::{Val, eval, wrap, zero};
 
-/// Returns every point of a domain, innermost axis fastest.
+/// Returns the points of a domain. The innermost axis varies fastest.
 pub fn points(domain: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
     (0..domain.iter().product::<usize>()).map(|mut n| {
         let mut point = vec![0; domain.len()];
@@ -17,7 +17,7 @@ pub fn points(domain: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
     })
 }
 
-/// Returns the contents of each stored buffer; `None` at elements to which nothing is stored.
+/// Evaluates a kernel. Returns the contents of each stored buffer, with `None` for elements to which nothing is stored.
 pub fn kernel(kernel: &Kernel, inputs: &[Tensor]) -> Vec<Vec<Option<f64>>> {
     let stored = |slot: usize| kernel.stores.iter().any(|s| s.slot == slot);
     let mut given = inputs.iter();
@@ -69,7 +69,7 @@ fn values(tensor: &Tensor) -> Vec<Val> {
     }
 }
 
-/// Returns the values of every instruction at every point.
+/// Returns the values of each instruction at all points.
 fn evaluate(body: &Body, buffers: &[Vec<Val>], anchor: &[Val], rows: usize) -> Vec<Vec<Val>> {
     let domain = &body.domain;
     let mut all: Vec<Vec<Val>> = Vec::new();
@@ -143,7 +143,7 @@ fn reduce(how: Reduction, row: &[Val], dtype: DType) -> Val {
     ))
 }
 
-/// Returns the number of points of each of three groups of axes. `groups` has their numbers of axes.
+/// Returns the number of points of each of three groups of axes. `groups` has the number of axes of each group.
 fn extents(domain: &[usize], groups: [usize; 3]) -> [usize; 3] {
     let (first, rest) = domain.split_at(groups[0]);
     let (second, third) = rest.split_at(groups[1]);

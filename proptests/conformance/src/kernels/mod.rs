@@ -1,5 +1,4 @@
-//! Kernels for tests: a builder of random ones, and their evaluation point by point, which shares no code with the
-//! engines.
+//! Builds random kernels for tests, and evaluates them point by point. The evaluation shares no code with backends.
 
 pub mod build;
 mod elements;
@@ -23,7 +22,7 @@ impl Random {
         (self.draw() % n as u64) as usize
     }
 
-    /// Returns a number between two.
+    /// Returns a number from `low` to below `high`.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -1,4 +1,4 @@
-//! Windows of padded images, as the left operand of a product.
+//! Builds products whose left operand is the windows of padded images, as in a convolution.
 
 use eutectic_backend::{AnchorKernel, Body, Guard, Instr, Kernel, Load};
 use eutectic_ir::{
@@ -11,24 +11,24 @@ use super::{
     build::{Build, body, push, row_major},
 };
 
-/// Windows along one axis.
+/// The windows along one axis of an image.
 pub struct Line {
-    /// Elements of the image.
+    /// The extent of the image, in elements.
     pub extent: usize,
-    /// Elements of padding before it.
+    /// The padding before the image, in elements.
     pub before: usize,
-    /// Elements of padding after it.
+    /// The padding after the image, in elements.
     pub after: usize,
-    /// Elements of a window.
+    /// The number of elements (taps) of a window.
     pub size: usize,
-    /// The distance of neighbouring windows.
+    /// The distance from a window to the next, in elements.
     pub stride: usize,
-    /// The distance of neighbouring elements of a window.
+    /// The distance from a tap to the next, in elements.
     pub dilation: usize,
 }
 
 impl Line {
-    /// Returns a random line of windows.
+    /// Returns random windows, at least one.
     pub fn random(random: &mut Random) -> Line {
         let (size, dilation) = (1 + random.below(4), 1 + random.below(2));
         let (before, after) = (random.pick(&[0, 0, 1, 2, 9]), random.pick(&[0, 1, 3]));
@@ -41,7 +41,8 @@ impl Line {
         (self.before + self.extent + self.after - self.dilation * (self.size - 1) - 1) / self.stride + 1
     }
 
-    /// Returns the index that a tap of a window reads, and the guard that it is inside the axis.
+    /// Returns the index of the element that a tap of a window reads, and the guard that the index is inside of the
+    /// image.
     fn at(&self, window: &Index, tap: &Index) -> (Index, Guard) {
         let at = window.times(self.stride as i64).plus(&tap.times(self.dilation as i64));
         let at = at.plus(&Index::constant(-(self.before as i64)));
@@ -49,7 +50,8 @@ impl Line {
     }
 }
 
-/// Returns windows [groups, images·rows·columns, taps·channels] of images whose channels are last or first.
+/// Returns a body over `[groups, images·rows·columns, taps·channels]` that reads windows of images. Channels are the
+/// innermost axis of an image if `last`, and otherwise the outermost.
 pub fn windows(
     build: &mut Build,
     lines: &[Line; 2],
@@ -82,8 +84,8 @@ pub fn windows(
     b
 }
 
-/// Returns a kernel that multiplies an operand over `[b m k]` by a contiguous one with `n` columns and stores the
-/// product unchanged, with its inputs.
+/// Returns a kernel and its inputs. The kernel multiplies `lhs`, over `[b m k]`, by a contiguous operand with `n`
+/// columns, and stores the product unchanged.
 pub fn product(mut build: Build, lhs: Body, n: usize, dtype: DType) -> (Kernel, Vec<Tensor>) {
     let (batch, m, k) = (lhs.domain[0], lhs.domain[1], lhs.domain[2]);
     let mut rhs = body(&[batch, k, n]);

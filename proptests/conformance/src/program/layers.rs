@@ -1,4 +1,4 @@
-//! Steps that are layers of models: products, norms, attention, images.
+//! Adds layers of models to random programs: products, norms, attention, convolutions and pooling.
 
 use eutectic_ir::{Attr, NodeId, Shape};
 
@@ -30,7 +30,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Adds a gate, or an adapter of low rank.
+    /// Adds a gated linear unit, or a product with an adapter of low rank.
     pub(super) fn gated(&mut self, x: NodeId) -> Option<NodeId> {
         let depth = *self.dims(x).last()?;
         if depth.is_multiple_of(2) && self.below(2) == 0 {
@@ -109,7 +109,7 @@ impl Generator<'_> {
         )
     }
 
-    /// Adds self-attention of a value with several heads, with or without rotary embedding.
+    /// Adds a rotary embedding, or self-attention with one to three heads.
     pub(super) fn heads(&mut self, x: NodeId) -> Option<NodeId> {
         let dims = self.dims(x);
         let [.., rows, depth] = dims.as_slice() else { return None };
@@ -132,7 +132,7 @@ impl Generator<'_> {
         self.apply("mha", &[x, x, x], &attrs)
     }
 
-    /// Adds a convolution, a pooling or a norm of channels, with a value as images.
+    /// Reshapes a value to images, and adds a convolution, a pooling or a norm of channels.
     pub(super) fn image(&mut self, x: NodeId) -> Option<NodeId> {
         let dims = self.dims(x);
         let [outer @ .., rows, columns] = dims.as_slice() else { return None };
@@ -170,7 +170,7 @@ impl Generator<'_> {
             3 => {
                 let size = ("size", size);
                 if self.below(2) == 0 {
-                    // The maximum of a window that is completely outside is −∞.
+                    // There is no padding, because the maximum of a window that is completely in the padding is −∞.
                     return self.apply("max-pool", &[x], &[size, stride, dilation]);
                 }
                 let over = ("over", self.pick(&["window", "inside"]).into());

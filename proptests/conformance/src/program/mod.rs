@@ -9,32 +9,33 @@ use std::fmt;
 use eutectic_ir::{Attr, DType, Graph, NodeId, Type, text};
 use proptest::prelude::*;
 
-/// A program, and the seed of its inputs' values.
+/// A random program, and the seed for the values of its inputs.
 #[derive(Clone)]
 pub struct Case {
     /// The program.
     pub graph: Graph,
-    /// The seed of the values of its inputs and parameters.
+    /// The seed from which the values of inputs and parameters are drawn.
     pub seed: u64,
 }
 
 impl fmt::Debug for Case {
-    /// Writes the program as text that `eutectic opt` reads.
+    /// Writes the seed, and the program as text that `eutectic opt` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed {}\n{}", self.seed, text::print(&self.graph, text::Style::default()))
     }
 }
 
-/// Returns a program of at most `steps` ops, with the seed of the inputs' values.
+/// Returns random programs of up to about `steps` ops, with the seeds for their inputs. Most ops take about eight
+/// decisions.
 pub fn programs(steps: usize) -> impl Strategy<Value = Case> {
     let decisions = prop::collection::vec(any::<u16>(), 8..steps * 8);
     (decisions, any::<u64>()).prop_map(|(decisions, seed)| Case { graph: generate(&decisions), seed })
 }
 
-/// Extents around vector widths and tiles, extents below them, and 0.
+/// Extents of axes: 0, small ones, and ones near the sizes of vectors and tiles.
 const EXTENTS: &[usize] = &[1, 2, 0, 3, 4, 5, 8, 13, 16, 17, 33, 64, 70];
 
-/// Floating-point element types. The usual one occurs more often.
+/// Floating-point element types. `f32` is listed several times, so that it is drawn more often.
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::Bf16, DType::F64, DType::F32, DType::F32];
 
 /// The element types that every backend supports: random programs run on all backends.
@@ -54,7 +55,7 @@ const EVERYWHERE: &[DType] = &[
 /// Integer element types.
 const INTEGERS: &[DType] = &[DType::I32, DType::I64, DType::U8, DType::I8, DType::U32];
 
-/// The largest tensor that is made, in elements.
+/// The maximal number of elements of a tensor.
 const LARGEST: usize = 1 << 14;
 
 /// Returns the program that a list of decisions describes.
@@ -72,14 +73,14 @@ pub fn generate(decisions: &[u16]) -> Graph {
 struct Generator<'a> {
     graph: Graph,
     decisions: std::slice::Iter<'a, u16>,
-    /// The floating values so far.
+    /// The floating-point values so far.
     floats: Vec<NodeId>,
     /// The integers and truth values so far.
     others: Vec<NodeId>,
 }
 
 impl Generator<'_> {
-    /// Returns the next decision, below `n`; zero at the end of the list.
+    /// Returns the next decision modulo `n`, or 0 at the end of the list.
     fn below(&mut self, n: usize) -> usize {
         self.decisions.next().map_or(0, |d| usize::from(*d) % n.max(1))
     }
@@ -92,7 +93,8 @@ impl Generator<'_> {
         self.pick(EXTENTS)
     }
 
-    /// Returns a random number below `count`. Larger numbers are likelier, so that programs are deep as well as wide.
+    /// Returns a random number below `count`. Larger numbers are likelier, so that ops mostly use recent values and
+    /// programs are deep.
     fn late(&mut self, count: usize) -> usize {
         let back = self.below(count).min(self.below(count));
         count - 1 - back
@@ -109,7 +111,7 @@ impl Generator<'_> {
         self.others[at]
     }
 
-    /// Returns a value of any type, more often of a floating type.
+    /// Returns a value of any type, mostly of a floating-point type.
     fn any(&mut self) -> NodeId {
         if self.below(4) == 0 { self.other() } else { self.value() }
     }
@@ -154,7 +156,7 @@ impl Generator<'_> {
         self.graph.param(&name, Type::tensor(self.dtype(like), dims)).expect("the name is new")
     }
 
-    /// Adds an op, unless it does not fit or its result would be too large.
+    /// Adds an op. Returns `None` if the op does not type-check, or if its result would be too large.
     fn apply(&mut self, op: &str, operands: &[NodeId], attrs: &[(&str, Attr)]) -> Option<NodeId> {
         let before = self.graph.clone();
         match self.graph.apply(op, operands, attrs) {
@@ -201,7 +203,7 @@ impl Generator<'_> {
     }
 
     fn outputs(&mut self) {
-        let last = *self.floats.last().expect("the inputs are floats");
+        let last = *self.floats.last().expect("some inputs are floats");
         self.graph.output("last", last).expect("no output has this name yet");
         let other = self.value();
         if other != last {

@@ -1,18 +1,18 @@
-//! Steps that compute element by element or along axes: conversions, arithmetic, comparisons, reductions.
+//! Adds ops on elements or along axes to random programs: conversions, arithmetic, comparisons, reductions and scans.
 
 use eutectic_ir::{DType, NodeId};
 
 use super::{EVERYWHERE, FLOATS, Generator};
 
 impl Generator<'_> {
-    /// Adds a conversion to another element type, more often to a floating one.
+    /// Adds a conversion to an element type, mostly to a floating-point type.
     pub(super) fn conversion(&mut self) -> Option<NodeId> {
         let from = self.any();
         let to = if self.below(2) == 0 { self.pick(FLOATS) } else { self.pick(EVERYWHERE) };
         self.apply("cast", &[from], &[("to", to.into())])
     }
 
-    /// Adds arithmetic on integers, or converts a truth value to an integer.
+    /// Adds arithmetic on integers or a reduction of them, or converts a truth value to an integer.
     pub(super) fn whole(&mut self) -> Option<NodeId> {
         let n = self.other();
         if self.dtype(n) == DType::Bool {
@@ -33,7 +33,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Adds a truth value: a comparison, or an op on truth values.
+    /// Adds a comparison, or an op on truth values.
     pub(super) fn truth(&mut self) -> Option<NodeId> {
         let n = self.any();
         if self.dtype(n) != DType::Bool {
@@ -62,7 +62,7 @@ impl Generator<'_> {
                 let kind = self.pick(&["relu", "gelu-erf", "gelu-tanh", "silu"]);
                 self.apply("act", &[x], &[("kind", kind.into())])
             }
-            // The operand is bounded first, so that results stay in a range where errors can be judged.
+            // The operand is bounded first, so that the result stays in a range in which its error can be judged.
             "exp" => {
                 let small = self.apply("tanh", &[x], &[])?;
                 self.apply("exp", &[small], &[])
@@ -89,8 +89,8 @@ impl Generator<'_> {
         if self.below(2) == 0 { self.apply(op, &[x, other], &[]) } else { self.apply(op, &[other, x], &[]) }
     }
 
-    /// Returns an operand that broadcasts against `x`: another value of a fitting shape, a scalar, or a row of
-    /// parameters.
+    /// Returns an operand that broadcasts against `x`: a scalar, a row or another slice of parameters, or a value of
+    /// the same type.
     pub(super) fn partner(&mut self, x: NodeId) -> Option<NodeId> {
         let dims = self.dims(x);
         match self.below(4) {
@@ -133,8 +133,7 @@ impl Generator<'_> {
         self.apply(op, &[x], &[("axes", axes.as_slice().into()), ("keep", keep.into())])
     }
 
-    /// Returns a scan along some axis. Factors of products and recurrences are at most 1, so that results stay in
-    /// range.
+    /// Adds a scan along some axis. Factors of products and recurrences are at most 1, so that results stay in range.
     fn scan(&mut self, x: NodeId) -> Option<NodeId> {
         let op = self.pick(&["scan-sum", "scan-prod", "scan-max", "scan-min", "scan-linear"]);
         let operands = match op {

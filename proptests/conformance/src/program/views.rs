@@ -1,4 +1,4 @@
-//! Steps without arithmetic: views of values.
+//! Adds views and gathers, which need no arithmetic, to random programs.
 
 use eutectic_ir::{Attr, DType, NodeId, Shape};
 
@@ -17,7 +17,7 @@ impl Generator<'_> {
                 self.apply("transpose", &[x], &[("perm", perm.as_slice().into())])
             }
             1 => {
-                // Merge two axes, or split one.
+                // Merges two axes, splits one, or inserts an axis of extent 1.
                 let mut shape = dims.clone();
                 let axis = self.below(dims.len());
                 let by = self.pick(&[2, 3, 5]);

@@ -1,5 +1,6 @@
-//! Tests products whose weights are decoded from codes, with scales and offsets of blocks of terms. The weights are
-//! constant, so that backends may keep them packed, or they change. The reference is the evaluation point by point.
+//! Tests products with quantized weights: codes, with a scale and perhaps an offset for each block of terms. The
+//! weights are parameters, so that backends may pack them once, or inputs. The reference is the evaluation point by
+//! point.
 
 use eutectic_backend::{AnchorKernel, Body, ContractionAxes, Instr, Load, ValueId};
 use eutectic_ir::{
@@ -28,26 +29,26 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 /// A storage format of weights.
 #[derive(Clone, Copy, Debug)]
 enum Codes {
-    /// (code − 8)·scale of codes of 4 bits, two in a byte: those of the first half of a block in the low bits.
+    /// Codes of 4 bits, two in a byte: (code − 8)·scale. The low bits of bytes hold the first half of a block.
     Nibbles,
-    /// table[code]·scale of codes of 4 bits.
+    /// Codes of 4 bits: table[code]·scale.
     Table,
-    /// table[code] of codes of 4 bits, without a scale.
+    /// Codes of 4 bits without a scale: table[code].
     Unscaled,
-    /// code·scale of signed bytes.
+    /// Signed bytes: code·scale.
     Signed,
-    /// code·scale of unsigned bytes.
+    /// Unsigned bytes: code·scale.
     Unsigned,
-    /// (code − 32)·scale of six bits in a byte.
+    /// Codes of 6 bits, one in a byte: (code − 32)·scale.
     SixBits,
 }
 use Codes::*;
 const CODES: [Codes; 6] = [Nibbles, Table, Unscaled, Signed, Unsigned, SixBits];
 
-/// The ops that add an offset to scaled codes.
+/// The ops that apply an offset to scaled codes, if there is one.
 const OFFSETS: [Option<&str>; 3] = [None, Some("add"), Some("sub")];
 
-/// The extents of a product whose weights have codes.
+/// The extents of a product with quantized weights. A column has `blocks` blocks of `block` terms.
 #[derive(Clone, Copy, Debug)]
 struct CodedProduct {
     batch: usize,
@@ -63,14 +64,14 @@ impl CodedProduct {
         [self.batch, self.blocks, 2, self.block / 2, self.columns]
     }
 
-    /// Adds a tensor of random bytes, `below` values from the least one of the type.
+    /// Adds a slot of random bytes. They are the `below` least values of the type.
     fn bytes(build: &mut Build, dtype: DType, count: usize, below: usize) -> usize {
         let least = if dtype == DType::I8 { -128 } else { 0 };
         let bytes: Vec<i64> = (0..count).map(|_| build.random.below(below) as i64 + least).collect();
         build.tensor(Tensor::from_i64(dtype, &[count], bytes))
     }
 
-    /// Returns a number for each column of each block.
+    /// Adds a load of a number for each column of each block. It is stored as `f16` if `half`.
     fn numbers(self, build: &mut Build, b: &mut Body, half: bool) -> ValueId {
         let dtype = if half { DType::F16 } else { DType::F32 };
         let dims = [self.batch, self.columns, self.blocks];
@@ -80,13 +81,13 @@ impl CodedProduct {
         if half { map_with(b, "cast", &[DType::F32.into()], &[number], DType::F32) } else { number }
     }
 
-    /// Returns the place of a weight's byte in `[b n kb count]`.
+    /// Returns the index of a weight's byte in a tensor `[batch columns blocks count]`.
     fn byte(self, within: Index, count: usize) -> Index {
         let at = [Index::coord(0), Index::coord(4), Index::coord(1), within];
         flatten(&at, &[self.batch, self.columns, self.blocks, count])
     }
 
-    /// Returns the codes as numbers.
+    /// Adds the conversion of codes to `f32`, without scales.
     fn values(self, build: &mut Build, b: &mut Body, codes: Codes) -> ValueId {
         let CodedProduct { batch, columns, blocks, block, .. } = self;
         let all = batch * columns * blocks * block;
@@ -130,8 +131,7 @@ impl CodedProduct {
         }
     }
 
-    /// Returns the left operand as integers, with a scale for each `group` blocks of a row. With `least`, it includes
-    /// the least integer of 8 bits.
+    /// Returns a left operand of 8-bit integers from `least` on, with a scale for each `group` blocks of a row.
     fn integers(self, build: &mut Build, group: usize, least: i64) -> Body {
         let CodedProduct { batch, rows, blocks, block, .. } = self;
         let mut lhs = body(&[batch, rows, blocks / group, group, 2, block / 2]);
@@ -149,7 +149,7 @@ impl CodedProduct {
         lhs
     }
 
-    /// Returns the right operand: codes with scales, and offsets.
+    /// Returns the right operand: weights from codes, scales and offsets.
     fn weights(self, build: &mut Build, codes: Codes, offset: Option<&str>, half: bool) -> Body {
         let mut rhs = body(&self.domain());
         let mut weight = self.values(build, &mut rhs, codes);
@@ -165,8 +165,8 @@ impl CodedProduct {
         rhs
     }
 
-    /// Compares a product with its evaluation, within `bound`: with all tensors as inputs, and with the last `fields`
-    /// of them as parameters.
+    /// Compares a product with its evaluation, within `bound`. First all tensors are inputs, and then the last `fields`
+    /// of them are parameters.
     fn compare(self, device: &Device, mut build: Build, [lhs, rhs]: [Body; 2], fields: usize, bound: f64) {
         let dims = [self.batch, self.rows, self.columns];
         let mut b = body(&dims);
@@ -179,7 +179,7 @@ impl CodedProduct {
         }
     }
 
-    /// Compares the product of integers, whose scales are those of `group` blocks, with its evaluation.
+    /// Checks a product with a left operand of [`CodedProduct::integers`].
     fn check_integers(
         self,
         device: &Device,
@@ -207,7 +207,7 @@ impl CodedProduct {
         self.compare(device, build, [lhs, cut], fields, 30_000.0 * (blocks * block) as f64);
     }
 
-    /// Compares the product with its evaluation.
+    /// Checks a product with a left operand of `f32`.
     fn check(self, device: &Device, codes: Codes, offset: Option<&str>, half: bool) {
         let CodedProduct { batch, rows, columns, blocks, block } = self;
         let mut build = Build::new((rows * 31 + columns * 7 + blocks) as u64);
@@ -253,7 +253,8 @@ fn every_number_of_columns_up_to_three_panels(device: &Device) {
     }
 }
 
-/// Some blocks are too short for their scales to be kept, and others too long for one scale in a panel.
+/// Tests blocks from very short to very long ones. Backends may be unable to pack codes of such blocks with their
+/// scales.
 fn blocks_of_every_length(device: &Device) {
     for block in [2, 4, 8, 10, 14, 64, 256, 258, 320, 514, 1024] {
         for rows in [1, 3, 40] {
@@ -285,7 +286,7 @@ fn integers_in_blocks_of_every_length(device: &Device) {
     }
 }
 
-/// Kernels that multiply magnitudes cannot represent the magnitude of −128.
+/// Tests −128 in the left operand. Kernels that multiply magnitudes in 8 bits cannot represent its magnitude.
 fn the_least_integer_of_eight_bits(device: &Device) {
     for codes in [Nibbles, Table, Signed, Unsigned] {
         for rows in [1, 4] {
@@ -304,7 +305,7 @@ fn matrices_of_a_batch(device: &Device) {
     }
 }
 
-/// A scale or an offset that is infinite or NaN spoils its column, and no other one.
+/// Tests a scale that is infinite, NaN or −0. It must not change other columns.
 fn numbers_that_are_not_finite(device: &Device) {
     for (rows, half) in [(1, true), (3, false), (20, true)] {
         for number in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0] {

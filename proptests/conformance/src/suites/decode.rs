@@ -1,4 +1,5 @@
-//! Decoding with states: token by token, a decoder gives the results of a program of the whole sequence.
+//! Tests decoding with states. A decoder that reads one token at a time gives the results of a program of the whole
+//! sequence.
 
 use eutectic::{DType, Dim, Graph, Session, Tensor, engine::models::llama::LlamaConfig};
 use eutectic_ir::interp::interpret;
@@ -28,7 +29,7 @@ const DECODER: LlamaConfig = LlamaConfig {
     theta: 1e4,
 };
 
-/// Returns the value of a parameter: the same for the same name.
+/// Returns the value of a parameter. It depends only on the name and the extents.
 fn param(graph: &Graph, name: &str) -> Option<Tensor> {
     if let Some((_, table)) = DECODER.rotation().into_iter().find(|(n, _)| *n == name) {
         return Some(table);
@@ -52,7 +53,7 @@ fn ids() -> Vec<i64> {
     (0..TOKENS as i64).map(|i| (i * i * 7 + i * 3 + 5) % DECODER.words as i64).collect()
 }
 
-/// Returns the logits of each token, as the interpreter gives them for the whole sequence.
+/// Returns the logits of all tokens, which the interpreter computes from the whole sequence.
 fn expected() -> Vec<f64> {
     let graph = DECODER.whole(TOKENS).expect("the sizes fit");
     let given = |name: &str| match name {
@@ -79,7 +80,7 @@ fn token_by_token_is_the_whole_sequence(device: &Device) {
     let whole = DECODER.whole(TOKENS).expect("the sizes fit");
     let ids = ids();
     let input = Tensor::from_i64(DType::I64, &[TOKENS], ids.iter().copied());
-    near(&session(device, &whole).run(&[input]).unwrap_or_else(|e| panic!("{e}"))[0].to_f64(), &want, "at once");
+    near(&session(device, &whole).run(&[input]).unwrap_or_else(|e| panic!("{e}"))[0].to_f64(), &want, "all tokens");
     device.judge();
     let mut session = session(device, &DECODER.step(DECODER.positions, true).expect("the sizes fit"));
     for (at, (id, want)) in ids.iter().zip(want.chunks(DECODER.words)).enumerate() {
@@ -107,14 +108,14 @@ fn a_fork_goes_on_by_itself(device: &Device) {
     (0..5).for_each(|at| drop(step(&mut session, 3 * at as i64, at)));
     let mut twin = session.fork().unwrap_or_else(|e| panic!("{e}"));
     let one = step(&mut session, 7, 5);
-    // The twin decodes another token first, and returns to the same position.
+    // The fork decodes other tokens, and then the same token at the same position.
     step(&mut twin, 30, 5);
     step(&mut twin, 31, 6);
-    assert!(step(&mut twin, 7, 5) == one, "a fork");
-    // The host reads the rows of a cache.
+    assert!(step(&mut twin, 7, 5) == one, "the fork has other logits");
+    // The host can read rows of a cache.
     let keys = session.state("2.keys").unwrap_or_else(|e| panic!("{e}"));
     let rows = session.read_rows(keys, 1, 4..6).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(rows.dims(), [DECODER.groups, 2, DECODER.depth]);
-    assert!(rows.to_f64().iter().any(|x| *x != 0.0), "they were written");
+    assert!(rows.to_f64().iter().any(|x| *x != 0.0), "the rows are zeros");
     device.judge();
 }

@@ -1,5 +1,5 @@
-//! Programs with extents at run time. At every length they give the results of a program compiled for that length, and
-//! read nothing beyond it.
+//! Tests programs with run-time extents. At every length, the results are those of a program compiled for that length,
+//! and nothing beyond the length is read.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![unfused, greedy, local];
 /// The maximal lengths of S and T.
 pub const MOST: [i64; 2] = [9, 6];
 
-/// Name and program over `x f32[S 4]`, `y f32[2 S 4]`, `z f32[T 4]`, `ids i64[S]`, `w f32[4 6]` and `p f32[16 4]`.
+/// Names and programs. The inputs are `x f32[S 4]`, `y f32[2 S 4]`, `z f32[T 4]` and `ids i64[S]`, and the parameters
+/// `w f32[4 6]` and `p f32[16 4]`.
 const PROGRAMS: &[(&str, &str)] = &[
     ("pointwise", "(output o (exp (neg x)))"),
     ("broadcast", "(output o (add y x))"),
@@ -81,7 +82,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 const INPUTS: &str = "(input x f32[S 4]) (input y f32[2 S 4]) (input z f32[T 4]) (input ids i64[S]) (param w f32[4 6]) (param p f32[16 4])";
 
-/// Returns the program of a text.
+/// Parses a program.
 ///
 /// # Panics
 /// If the text is not valid.
@@ -118,7 +119,7 @@ fn inputs(graph: &Graph, seed: usize) -> Vec<Tensor> {
 /// Returns a session of a program.
 ///
 /// # Errors
-/// The reason why the backend has no session of it.
+/// If the program does not compile, or its parameters do not load: the reason.
 pub fn session(compiler: &Compiler, graph: &Graph) -> Result<Session, String> {
     let mut session = compiler.compile(graph).map_err(|e| e.to_string())?;
     session
@@ -145,8 +146,8 @@ fn serve(device: &Device, strategy: Strategy) {
                 continue;
             }
         };
-        // Lengths go back and forth, so the remains of a longer run are next to the elements that a shorter one may
-        // read.
+        // Lengths grow and shrink. Beyond its length, a shorter run thus has elements of a longer one, which it must
+        // not read.
         for (seed, lengths) in [[9, 6], [1, 0], [5, 3], [0, 6], [9, 1], [2, 2]].into_iter().enumerate() {
             if text.contains("gather x") && lengths[0] == 0 {
                 continue;

@@ -1,4 +1,4 @@
-//! Tests that failures are errors that name their cause, and that all other work continues.
+//! Tests that a failure is an error that names its cause, and that all other work continues.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ fn run(session: &mut Session, at: i64) -> Result<Tensor, eutectic::Error> {
     session.run(&[tensor(&[ROWS, 16], 1), at]).map(|mut outputs| outputs.remove(0))
 }
 
-/// Returns the session's result for row `at` at the eighth place.
+/// Returns the right result if the eighth index is `at`.
 fn expected(at: usize) -> Vec<f64> {
     let (table, w) = (tensor(&[ROWS, 16], 1).to_f64(), tensor(&[16, 8], 3).to_f64());
     let row = |i: usize| if i == 7 { at } else { i };
@@ -75,9 +75,9 @@ fn a_program_larger_than_the_device_is_refused(device: &Device) {
     let Some(n) = capacity.checked_add(1 << 30).map(|bytes| bytes / 4) else { return };
     let mut session = session(device);
     let mut g = Graph::new("large");
-    let x = g.input("x", Type::tensor(DType::F32, &[n])).expect("a type");
-    let y = g.neg(x).expect("a float");
-    g.output("y", y).expect("a name");
+    let x = g.input("x", Type::tensor(DType::F32, &[n])).expect("the type is valid");
+    let y = g.neg(x).expect("x is a float");
+    g.output("y", y).expect("the name is new");
     let error = device.compiler().compile(&g).map(|_| ()).expect_err("the program exceeds the memory").to_string();
     assert!(error.contains("memory") || error.contains("bytes"), "{error}");
     is_right(&mut session, 2);

@@ -1,5 +1,5 @@
-//! Loads whose maps stay affine for a few points only, compared with their evaluation point by point. The maps have
-//! integers that are read, coordinates that are divided, and guards of both, along the innermost axis and along others.
+//! Tests loads whose index maps are affine for a few points only. Maps have loaded indices, divided coordinates, and
+//! guards of both, along the innermost axis and others. The reference is the evaluation point by point.
 
 use crate::{
     device::Device,
@@ -13,11 +13,11 @@ use eutectic_ir::{
 };
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![
-    rows_and_columns_that_are_read,
-    elements_that_are_each_read_for_themselves,
+    rows_and_columns_that_indices_choose,
+    elements_with_an_index_each,
     coordinates_that_are_divided,
     divided_coordinates_under_guards,
-    matrices_that_numbers_choose,
+    matrices_that_indices_choose,
 ];
 
 const SHAPES: &[[usize; 3]] =
@@ -26,10 +26,10 @@ const SHAPES: &[[usize; 3]] =
 const TYPES: [DType; 8] =
     [DType::F32, DType::F64, DType::F16, DType::U8, DType::I64, DType::F8E5M2, DType::F8E4M3, DType::I16];
 
-/// The types of numbers that are read as indices.
+/// The element types of loaded indices.
 const PLACES: [DType; 5] = [DType::I64, DType::I32, DType::U8, DType::U16, DType::I16];
 
-/// Returns an index read from memory at some axes of the domain, below an extent.
+/// Returns an index below `extent` that is loaded from a tensor over some axes of the domain.
 fn ids(build: &mut Build, b: &mut Body, axes: &[usize], extent: usize, dtype: DType) -> Index {
     let dims: Vec<usize> = axes.iter().map(|&axis| b.domain[axis]).collect();
     let count = dims.iter().product();
@@ -49,7 +49,7 @@ fn store(device: &Device, mut build: Build, b: Body, value: ValueId, dtype: DTyp
 }
 
 /// Gathers some rows and some columns of matrices, as for a resized image.
-fn rows_and_columns_that_are_read(device: &Device) {
+fn rows_and_columns_that_indices_choose(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         for (t, of_ids) in PLACES.into_iter().enumerate() {
             let dtype = TYPES[(s + t) % TYPES.len()];
@@ -66,8 +66,8 @@ fn rows_and_columns_that_are_read(device: &Device) {
     }
 }
 
-/// Each element of the result is read at its own index. Some are added to the element already there.
-fn elements_that_are_each_read_for_themselves(device: &Device) {
+/// Loads each element at its own index. Its column is the sum of an index and a coordinate.
+fn elements_with_an_index_each(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         let dtype = TYPES[s % TYPES.len()];
         let mut build = Build::new(s as u64);
@@ -81,7 +81,7 @@ fn elements_that_are_each_read_for_themselves(device: &Device) {
     }
 }
 
-/// Along all axes, some elements are read several times and some are skipped.
+/// Loads some elements several times and skips others, along all axes.
 fn coordinates_that_are_divided(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         for by in [2, 3, 5] {
@@ -102,7 +102,7 @@ fn coordinates_that_are_divided(device: &Device) {
     }
 }
 
-/// Repeated elements between borders, under a guard on the divided or on the whole coordinate.
+/// Repeats elements between borders, under a guard on the divided or on the original coordinate.
 fn divided_coordinates_under_guards(device: &Device) {
     for (s, domain) in SHAPES.iter().enumerate() {
         for whole in [false, true] {
@@ -126,8 +126,9 @@ fn divided_coordinates_under_guards(device: &Device) {
     }
 }
 
-/// Multiplies by one of several matrices, as for experts. An index chooses it for each point of two batch axes.
-fn matrices_that_numbers_choose(device: &Device) {
+/// Multiplies by one of several matrices, as in a mixture of experts. An index chooses the matrix for each point of one
+/// or two batch axes.
+fn matrices_that_indices_choose(device: &Device) {
     for (s, [m, k, n]) in
         [[1, 64, 48], [1, 7, 1], [3, 33, 17], [20, 16, 40], [1, 1, 5], [1, 300, 200]].into_iter().enumerate()
     {

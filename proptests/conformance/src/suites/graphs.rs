@@ -1,4 +1,4 @@
-//! Random graphs in legal form, planned without rules, give the interpreter's results.
+//! Plans random graphs in legal form without rules, and compares their results with the interpreter's.
 
 mod random;
 

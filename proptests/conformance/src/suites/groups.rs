@@ -1,5 +1,5 @@
-//! Tests anchors over groups of any number of axes, whose operands are read through arbitrary index maps. The reference
-//! is the naive evaluation of the kernel as written, without normal form.
+//! Tests anchors whose groups have any number of axes, and whose operands are read through arbitrary index maps. The
+//! reference is the evaluation point by point of the kernel before normalization.
 
 use crate::{
     device::Device,
@@ -17,13 +17,13 @@ use eutectic_ir::{
 pub(super) const CHECKS: &[(&str, Check)] = checks![
     contractions,
     attentions,
-    windows_of_a_padded_image_beside_a_bias,
+    windows_of_a_padded_image_and_a_bias,
     grouped_heads_are_an_axis_on_which_the_keys_do_not_depend,
     few_columns_are_few_rows,
     few_columns_of_scaled_matrices_are_few_rows,
 ];
 
-/// Returns up to two axes of a group.
+/// Returns the extents of a group of up to two axes.
 fn group(build: &mut Build, of: &[usize]) -> Vec<usize> {
     (0..build.random.below(3)).map(|_| build.random.pick(of)).collect()
 }
@@ -55,7 +55,7 @@ fn operand(build: &mut Build, domain: &[usize]) -> Body {
     b
 }
 
-/// Returns a body that reads the anchor's result and stores it contiguously, or as a part of a slot.
+/// Returns a body that reads the anchor's result, and stores all of it or a part of it contiguously.
 fn own(build: &mut Build, domain: &[usize]) -> Body {
     let mut b = body(domain);
     let mut y = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -83,7 +83,7 @@ fn contractions(device: &Device) {
     }
 }
 
-/// Returns 0 for keys that a query sees, and −∞ for others, as a function of the positions of both.
+/// Adds a mask: 0 for keys that a query sees, and −∞ for others. It is a function of the positions of query and key.
 fn mask(build: &mut Build, b: &mut Body, axes: &AttentionAxes) -> ValueId {
     let coords: Vec<_> = (0..b.domain.len()).map(Index::coord).collect();
     let number = |from: usize, count: usize| flatten(&coords[from..from + count], &b.domain[from..from + count]);
@@ -173,7 +173,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// Returns a body that stores the result of attention at its point of the image.
+    /// Returns a body that stores results of attention at their points of the image, and drops points outside of it.
     fn cropped(&self, build: &mut Build, domain: &[usize]) -> Body {
         let mut b = body(domain);
         let value = push(&mut b, Instr::Anchor { dtype: DType::F32 });
@@ -188,8 +188,8 @@ impl Windows {
         b
     }
 
-    /// Returns an operand over windows, heads, lines, columns and `depth`, in another order of the axes. It is the
-    /// image, with 0 outside, plus a part for each head, in another floating type.
+    /// Returns an operand over windows, heads, lines, columns and `depth`, with its axes in `order`. It is the image,
+    /// with 0 outside, plus a vector for each head. Its type in memory is `dtype`.
     fn operand(&self, build: &mut Build, order: [usize; 6], depth: usize, dtype: DType) -> Body {
         let sizes = [self.count[0], self.count[1], self.heads, self.each[0], self.each[1], depth];
         let mut b = body(&order.map(|axis| sizes[axis]));
@@ -217,8 +217,8 @@ impl Windows {
     }
 }
 
-/// Operands are computed where they are used: queries, keys and values of windows, and rows of a product.
-fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
+/// Tests operands that are computed when they are read: queries, keys and values of windows, and rows of a product.
+fn windows_of_a_padded_image_and_a_bias(device: &Device) {
     let windows = |count, each, image, heads| Windows { count, each, image, heads };
     let cases = [
         (windows([5, 5], [14, 14], [64, 64], 2), 17, 33),
@@ -254,7 +254,8 @@ fn windows_of_a_padded_image_beside_a_bias(device: &Device) {
             let (kernel, inputs) = build.kernel(anchor, own);
             device.check(&kernel, &inputs, 400.0);
         }
-        // A matrix for each line of windows. Its rows are windows, heads and columns.
+        // The right operand has a matrix for each line of a window. The rows of a product are windows, heads and
+        // columns.
         let mut build = Build::new(7 * n as u64 + 1);
         let lhs = windows.operand(&mut build, [3, 0, 1, 2, 4, 5], *d, DType::F32);
         let (batch, rows) = (lhs.domain[0], lhs.domain[1..5].to_vec());
@@ -295,18 +296,18 @@ fn grouped_heads_are_an_axis_on_which_the_keys_do_not_depend(_: &Device) {
         build.kernel(anchor, own).0
     };
     kernel.normalise();
-    let Some(Attention { key, axes, .. }) = kernel.attention() else { unreachable!("it was one") };
+    let Some(Attention { key, axes, .. }) = kernel.attention() else { unreachable!("it is attention") };
     assert_eq!(axes, AttentionAxes { batch: 2, queries: 1, keys: 1, depth: 1, columns: 1 });
     assert_eq!((&key.domain, &kernel.body.domain), (&vec![8, 4, 7, 8], &vec![8, 4, 9, 8]));
-    let Instr::Load(load) = &key.instrs[0] else { unreachable!("it was one") };
+    let Instr::Load(load) = &key.instrs[0] else { unreachable!("it is a load") };
     assert_eq!(load.at.affine(4), Some(vec![56, 0, 8, 1]));
     assert_eq!(kernel.stores[0].at, row_major(&[8, 4, 9, 8]));
     let again = kernel.clone();
     kernel.normalise();
-    assert_eq!(kernel, again, "a normal form is its own");
+    assert_eq!(kernel, again, "normalization is idempotent");
 }
 
-/// Each row of the weights has a scale. The rows are the columns of the transposed product.
+/// Tests weights with a scale as left operands. Their rows become the columns of the transposed product.
 fn few_columns_of_scaled_matrices_are_few_rows(device: &Device) {
     for (scale, rows, columns, becomes) in
         [(0, 20, 3, [3, 20]), (1, 20, 3, [3, 20]), (2, 20, 3, [3, 20]), (1, 8, 3, [8, 3])]
@@ -331,7 +332,7 @@ fn few_columns_of_scaled_matrices_are_few_rows(device: &Device) {
         assert_eq!(kernel.body.domain, becomes, "scale {scale}");
         let again = kernel.clone();
         kernel.normalise();
-        assert_eq!(kernel, again, "a normal form is its own");
+        assert_eq!(kernel, again, "normalization is idempotent");
     }
 }
 
@@ -354,6 +355,6 @@ fn few_columns_are_few_rows(device: &Device) {
         assert_eq!(kernel.body.domain, [2, becomes[0], becomes[1]]);
         let again = kernel.clone();
         kernel.normalise();
-        assert_eq!(kernel, again, "a normal form is its own");
+        assert_eq!(kernel, again, "normalization is idempotent");
     }
 }

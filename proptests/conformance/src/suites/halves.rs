@@ -1,5 +1,5 @@
-//! Products of operands that are narrower in memory than in registers, 16-bit floats and 8-bit integers: packed once,
-//! packed in each run, or computed on the fly.
+//! Tests products of operands that are narrower in memory than in registers: 16-bit floats and 8-bit integers. Operands
+//! are packed once, packed in each run, or computed when they are read.
 
 use crate::{
     device::Device,
@@ -28,29 +28,28 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     left_operands_that_are_computed,
 ];
 
-/// The ways in which an operand is computed from memory.
+/// A form of operands, with the element type in memory.
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// Loaded without a change, as `f32` if that is the type in memory.
+    /// Loaded without a conversion.
     Loaded(DType),
     /// Converted to `f32`.
     Converted(DType),
-    /// Converted, with contiguous columns.
+    /// Converted to `f32`, with contiguous columns.
     Transposed(DType),
-    /// tanh(x)·y, where y is a number for each column.
+    /// tanh(x)·y in `f32`, where y is a number for each column.
     Computed(DType),
-    /// x·y, converted, where y is a number for each column.
+    /// x·y in `f32`, where y is a number for each column.
     Scaled(DType),
-    /// Rows of a table.
+    /// Rows that ids select from a table, converted to `f32`.
     Gathered(DType),
-    /// Each row is the row before it in memory, and the first is zeros. Rows are converted to `f32` from this type in
-    /// memory.
+    /// Loaded without a conversion: each row is the row before it in memory, and the first row is zeros.
     Shifted(DType),
 }
 use Form::*;
 
 impl Form {
-    /// Returns the largest magnitude of its elements, as [`Build::input`] draws numbers.
+    /// Returns a bound of the magnitudes of elements, for numbers that [`Build::input`] draws.
     fn most(self) -> f64 {
         let of = |dtype: DType| if dtype.is_float() { 2.0 } else { 8.0 };
         match self {
@@ -120,9 +119,9 @@ fn operand(build: &mut Build, domain: &[usize], form: Form) -> Body {
 /// The epilogue of the product.
 #[derive(Clone, Copy, Debug)]
 enum Epilogue {
-    /// It is stored in a type.
+    /// None: the product is stored in this type.
     Stored(DType),
-    /// relu(y + bias), and the product itself too.
+    /// relu(y + bias) in this type, and the product itself in `f32`.
     Twice(DType),
 }
 use Epilogue::*;
@@ -151,7 +150,7 @@ fn case(device: &Device, batch: &[usize], (m, n, k): (usize, usize, usize), form
             build.store_at(domain.iter().product(), row_major(&domain), DType::F32, product);
         }
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
-        // Bounds the rounding of each sum: terms are products of two factors.
+        // This bounds the rounding of each sum, whose terms are products of two factors.
         let terms: f64 = forms.iter().map(|form| form.most()).product();
         device.check_with(&kernel, &inputs, params, 8.0 + terms * k as f64);
     }
@@ -188,7 +187,7 @@ fn constants_of_8_bits_of_few_rows_and_more(device: &Device) {
     }
 }
 
-/// The product of the identity and a matrix of all numbers of a type is that matrix, with no rounding.
+/// Multiplies the identity by a matrix of all numbers of a type. The result is that matrix, without rounding.
 fn all_numbers_of_8_bits(device: &Device) {
     const TERMS: usize = 3;
     for (dtype, least) in [(DType::I8, -128), (DType::U8, 0)] {
@@ -212,7 +211,7 @@ fn all_numbers_of_8_bits(device: &Device) {
     }
 }
 
-/// Kernels take several groups of panels, several blocks of terms and several tasks.
+/// Tests products of several groups of panels, several blocks of terms, or several tasks.
 fn large_constants_of_8_bits(device: &Device) {
     for (extents, dtype) in [
         ((1, 700, 1500), DType::I8),
@@ -231,7 +230,8 @@ fn large_constants_of_8_bits(device: &Device) {
     }
 }
 
-/// Either operand has a scale. Few columns are computed as few rows of the transposed product.
+/// Tests scales of the left and of the right operand. A product of few columns is computed as a transposed one of few
+/// rows.
 fn operands_of_8_bits_with_a_scale(device: &Device) {
     for dtype in BYTES {
         for (m, n, k) in [(1, 40, 33), (4, 70, 60), (70, 4, 60), (300, 1, 47), (20, 33, 49), (1, 1, 9), (5, 7, 1)] {
@@ -241,7 +241,7 @@ fn operands_of_8_bits_with_a_scale(device: &Device) {
     }
 }
 
-/// Kernels take several groups of panels, several blocks of terms and several tasks.
+/// Tests products of several groups of panels, several blocks of terms, or several tasks.
 fn large_constants_of_16_bits(device: &Device) {
     for (extents, dtype) in [
         ((1, 700, 1500), DType::F16),
@@ -272,7 +272,7 @@ fn batches_of_operands_of_16_bits(device: &Device) {
     }
 }
 
-/// The conversion of the numbers is not exact, or registers hold them in another form than memory.
+/// Tests right operands that are computed, gathered, or converted from `f64`, which rounds.
 fn right_operands_that_are_computed(device: &Device) {
     for dtype in HALVES {
         for extents in [(1, 40, 33), (4, 70, 60), (20, 33, 49), (40, 100, 300)] {
@@ -283,7 +283,7 @@ fn right_operands_that_are_computed(device: &Device) {
     }
 }
 
-/// Rows are copied, with panels of 16 bits.
+/// Tests left operands whose rows are copied, with panels of 16 bits.
 fn left_operands_that_are_copied(device: &Device) {
     for m in [1, 2, 3, 6, 7, 14, 15, 20, 43, 60] {
         for (n, k, dtype) in [(33, 49, DType::F16), (70, 30, DType::Bf16), (80, 700, DType::F16)] {
@@ -309,7 +309,7 @@ fn left_operands_that_are_computed(device: &Device) {
         }
         case(device, &[], (m, 70, 60), [Converted(DType::F64), Converted(DType::F64)], Stored(DType::F32));
     }
-    // The kernel takes several blocks of terms, with a shorter one at the end, and several groups of panels.
+    // These products take several blocks of terms, with a shorter one at the end, or several groups of panels.
     for form in [Converted(DType::F16), Transposed(DType::Bf16), Computed(DType::F16), Gathered(DType::Bf16)] {
         case(device, &[], (33, 70, 1501), [form, Loaded(DType::F16)], Stored(DType::F32));
         case(device, &[], (45, 1300, 801), [form, Loaded(DType::F32)], Stored(DType::F32));

@@ -1,5 +1,5 @@
-//! Ids out of range end the run with an error that names the op, the given id and the axis. Positions of extrema are
-//! positions on the axis for every row. Each program is planned in several ways.
+//! Tests that an id out of range ends the run with an error that names the op, the id and the extent of the axis. Also
+//! tests positions of extrema and orders of rows with NaN. Each program is planned in several ways.
 
 use eutectic::{DType, Error, Graph, Strategy, Tensor};
 use eutectic_backend::BackendError;
@@ -35,7 +35,7 @@ fn floats(dtype: DType, dims: &[usize], of: &[f64]) -> Tensor {
     Tensor::from_f64(dtype, dims, of.iter().copied())
 }
 
-/// Returns the results of a graph for its inputs in each way of planning; none if the device refuses it.
+/// Returns the results of a graph with each strategy of planning. There are none if the device refuses the graph.
 fn runs(device: &Device, graph: &Graph, inputs: &[Tensor]) -> Vec<Result<Vec<Tensor>, Error>> {
     let run = |strategy: &Strategy| {
         let mut session = device.compiler().with_strategy(*strategy).compile(graph)?;
@@ -74,7 +74,7 @@ fn gives(device: &Device, text: &str, inputs: &[(&str, Tensor)], want: &[&[f64]]
     }
 }
 
-/// Checks that a run fails with an error that names the id, the axis and the part of the model.
+/// Checks that a run fails with an error that names the id, the extent of the axis, and the part of the model.
 fn fails(device: &Device, text: &str, inputs: &[Tensor], (id, extent, part): (i64, i64, &str)) {
     for result in runs(device, &graph(text), inputs) {
         match result {
@@ -92,8 +92,8 @@ fn numbers(count: usize) -> Vec<f64> {
     (0..count).map(|i| i as f64).collect()
 }
 
-/// Rows by number: rows of one column, rows of many, more ids than a tile has, and ids that are stored together with
-/// their rows.
+/// Gathers rows by ids of both signs: rows of one column and of many, and more ids than a tile has. The ids are also
+/// stored.
 fn negative_ids_count_from_the_end(device: &Device) {
     for dtype in ["i32", "i64"] {
         let of = if dtype == "i32" { DType::I32 } else { DType::I64 };
@@ -125,7 +125,7 @@ fn negative_ids_count_from_the_end(device: &Device) {
             }
         }
     }
-    // Ids of 64 bits are compared as such: their low half names a row.
+    // All 64 bits of an id are compared, although the lower half of some ids is a valid id.
     let text = "(input t f32[4]) (input i i64[2]) (output y (gather t (checked-id i :extent 4 :from-end false) :axis 0) :origin far)";
     for wrong in [(1 << 32) + 1, -1, i64::MIN, i64::MAX] {
         let inputs = [floats(DType::F32, &[4], &numbers(4)), ints(DType::I64, &[2], &[1, wrong])];
@@ -133,7 +133,8 @@ fn negative_ids_count_from_the_end(device: &Device) {
     }
 }
 
-/// Two coordinates become one number. A coordinate out of range is an error, even if the number is in range.
+/// Reads and writes at ids that are computed from two coordinates. A coordinate out of range is an error, even if the
+/// id is in range.
 fn ids_of_several_axes_are_checked_one_by_one(device: &Device) {
     let flat = "(let r (checked-id (reshape (slice i :axis -1 :at 0 :len 1) :shape [3]) :extent 2) :origin rows) \
                 (let c (checked-id (reshape (slice i :axis -1 :at 1 :len 1) :shape [3]) :extent 3) :origin columns) \
@@ -163,7 +164,7 @@ fn ids_of_several_axes_are_checked_one_by_one(device: &Device) {
     }
 }
 
-/// A program has two lookups, and one is in the operand of a product. Each error names its own lookup.
+/// Runs a program with two lookups, whose sum is an operand of a product. Each error names its own lookup.
 fn an_id_is_reported_by_the_op_that_reads_by_it(device: &Device) {
     let text = "(input a f32[5 8]) (input b f32[9 8]) (input w f32[8 4]) (input i i64[3]) (input j i64[3]) \
                 (let x (gather a i :axis 0) :origin words) (let y (gather b j :axis 0) :origin positions) \
@@ -205,8 +206,8 @@ fn a_table_without_rows_has_no_ids(device: &Device) {
     fails(device, &text(2), &[table, ints(DType::I64, &[2], &[0, 0])], (0, 0, "none"));
 }
 
-/// Returns the text of an expression for the first or the last position of each row's extremum, in the form that the
-/// importer writes.
+/// Returns an expression, as text, for the first or the last position of each row's extremum. It has the form that the
+/// ONNX importer writes.
 fn place(how: &str, x: &str, rows: usize, row: usize, last: bool) -> String {
     let (reduce, nowhere) = if last { ("reduce-max", -1) } else { ("reduce-min", row as i64) };
     format!(
@@ -217,7 +218,7 @@ fn place(how: &str, x: &str, rows: usize, row: usize, last: bool) -> String {
 
 const NAN: f64 = f64::NAN;
 
-/// The elements that are read do not depend on the id.
+/// Gathers from tables of equal rows. The results do not depend on the ids, which must be checked nevertheless.
 fn ids_of_a_table_of_equal_rows_are_checked(device: &Device) {
     let tables = [
         ("f32[]", "(reshape t :shape [1])", 1, 1),
@@ -241,8 +242,8 @@ fn ids_of_a_table_of_equal_rows_are_checked(device: &Device) {
     }
 }
 
-/// NaN at each position of short rows, and of rows longer than a vector; rows of NaN only; rows with infinities and
-/// signed zeros.
+/// Finds extrema of rows with NaN: at each position of rows longer than a vector, in short rows, and everywhere. Other
+/// rows have infinities and signed zeros.
 fn rows_with_nan_have_their_extrema_there(device: &Device) {
     let inf = f64::INFINITY;
     let mut cases: Vec<Vec<Vec<f64>>> = vec![
@@ -264,7 +265,7 @@ fn rows_with_nan_have_their_extrema_there(device: &Device) {
         let (rows, row) = (case.len(), case[0].len());
         for dtype in [DType::F32, DType::F16, DType::F64] {
             let all = case.concat();
-            // NumPy's positions are expected, on the values that the type holds.
+            // The expected positions are NumPy's, for values that are rounded to the element type.
             let stored = floats(dtype, &[rows, row], &all).to_f64();
             let found = |largest: bool, last: bool| -> Vec<f64> {
                 let of_row = |x: &[f64]| {
@@ -280,7 +281,8 @@ fn rows_with_nan_have_their_extrema_there(device: &Device) {
                 let x = floats(dtype, &[rows, row], &all);
                 let (input, given) = match folded {
                     false => (format!("(input x {})", x.ty()), vec![("x", x)]),
-                    // Rows of constants are sorted when the program is compiled or loaded.
+                    // The extrema of constants are computed when the program is compiled or loaded. Only small rows are
+                    // tested as constants.
                     true if all.len() > 16 => continue,
                     true => (format!("(const x {x})"), vec![]),
                 };
@@ -298,8 +300,8 @@ fn rows_with_nan_have_their_extrema_there(device: &Device) {
     }
 }
 
-/// NaN comes last in ascending order, and first in descending order. The order of equal elements and of several NaN is
-/// kept.
+/// Ranks rows with NaN, which comes last in ascending order and first in descending order. Equal elements keep their
+/// order, and so do several NaN.
 fn nan_is_the_largest_in_the_order_of_a_row(device: &Device) {
     let text = "(input x f32[3 4]) (output up (ranking x :most 4 :descending false)) (output down (ranking x :most 4 :descending true))";
     let x = floats(DType::F32, &[3, 4], &[NAN, 1.0, NAN, 0.0, 2.0, 2.0, f64::INFINITY, NAN, NAN, NAN, NAN, NAN]);

@@ -18,11 +18,11 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     pieces_of_pieces,
     a_value_that_is_stored_for_each_point_of_another_axis,
     results_past_the_caches,
-    a_result_past_the_caches_beside_a_copied_load,
+    a_result_past_the_caches_and_a_copied_load,
     strips_of_values_of_several_sizes,
     rows,
     layer_norms_of_short_and_very_long_rows,
-    rows_that_lie_beside_each_other,
+    interleaved_rows,
     empty_rows_reduce_to_the_identity,
     contractions,
     contractions_of_other_types,
@@ -47,7 +47,8 @@ const SHAPES: &[&[usize]] = &[
     &[5, 9, 6, 48],
 ];
 
-/// Returns a few pointwise ops that do not amplify errors, over loads in random layouts.
+/// Returns a body of a few ops that do not amplify errors, over loads in random layouts. It has reductions of rows if
+/// `reduce`.
 fn random_body(build: &mut Build, domain: &[usize], reduce: bool) -> Body {
     let mut b = body(domain);
     let mut values: Vec<_> = (0..3).map(|_| build.any(&mut b, DType::F32)).collect();
@@ -101,13 +102,13 @@ fn maps(device: &Device) {
     }
 }
 
-/// Returns a body with two results for each point of images with `channels`: one neighbour, and the product of the
-/// point and the maximum of three neighbours. Some neighbours are outside of the image.
+/// Returns a body with two results for each point of images with `channels`. One is a neighbour, and the other is the
+/// point times the maximum of three neighbours. Some neighbours are outside of the image.
 fn padded_windows(build: &mut Build, channels: usize) -> Body {
     let domain = [3, 6, 7, channels];
     let mut b = body(&domain);
     let x = build.dense(&mut b, DType::F32);
-    let &Instr::Load(Load { slot, .. }) = &b.instrs[x] else { unreachable!("a load") };
+    let &Instr::Load(Load { slot, .. }) = &b.instrs[x] else { unreachable!("it is a load") };
     let mut values = vec![x];
     for (dy, dx) in [(-1, 0), (0, 1), (2, -2)] {
         let (y, z) = (Index::coord(1).plus(&Index::constant(dy)), Index::coord(2).plus(&Index::constant(dx)));
@@ -133,7 +134,7 @@ fn lines_of_padded_windows(device: &Device) {
         let mut b = padded_windows(&mut build, channels);
         let results = std::mem::take(&mut b.results);
         build.store(&[3, 6, 7, channels], DType::F32, results[1]);
-        // One result is stored with columns before rows, in lines.
+        // One result is stored with columns before rows. Its channels stay contiguous.
         let turned = eutectic_ir::index::flatten(&[0, 2, 1, 3].map(Index::coord), &[3, 7, 6, channels]);
         build.store_at(3 * 7 * 6 * channels, turned, DType::F32, results[0]);
         let (kernel, inputs) = build.kernel(AnchorKernel::map(), b);
@@ -141,8 +142,8 @@ fn lines_of_padded_windows(device: &Device) {
     }
 }
 
-/// Nested concatenations: lines of any length that follow each other, overlap or leave a gap, and that are also stored
-/// or read as a whole.
+/// Tests nested concatenations. Pieces have any length, and follow each other, overlap or leave a gap. Some
+/// concatenations are also stored as a whole.
 fn pieces_of_pieces(device: &Device) {
     for (seed, width) in
         [3, 5, 16, 33, 70, 96, 260].into_iter().flat_map(|w| [0, 1, 2, 3].map(|n| (n + 4 * w as u64, w)))
@@ -203,7 +204,7 @@ fn results_past_the_caches(device: &Device) {
     let z = map(&mut b, "mul", &[x, y], DType::F32);
     let z = map(&mut b, "sub", &[z, y], DType::F32);
     build.store(&domain, DType::F32, z);
-    // Neither store bypasses the caches: the first is not contiguous, and the second stores a loaded value.
+    // Neither of these stores bypasses the caches: the first is not contiguous, and the second stores a loaded value.
     let transposed = Index::coord(1).times(domain[0] as i64).plus(&Index::coord(0));
     build.store_at(domain.iter().product(), transposed, DType::F32, z);
     build.store(&domain, DType::F32, x);
@@ -211,8 +212,9 @@ fn results_past_the_caches(device: &Device) {
     device.check(&kernel, &inputs, 4.0);
 }
 
-/// The last result bypasses the caches. Its store must not replace the copied load, which is still read strip by strip.
-fn a_result_past_the_caches_beside_a_copied_load(device: &Device) {
+/// Stores a result past the caches. The store must not overwrite the copy of a strided load, which is still read strip
+/// by strip.
+fn a_result_past_the_caches_and_a_copied_load(device: &Device) {
     let n = (1 << 20) + 5;
     let mut build = Build::new(8);
     let mut b = body(&[n]);
@@ -226,8 +228,8 @@ fn a_result_past_the_caches_beside_a_copied_load(device: &Device) {
     device.check(&kernel, &inputs, 4.0);
 }
 
-/// The kernel has more ops than run together, on values of one byte and of four, over more memory than a core's caches
-/// hold. Slots of scratch memory are reused while a tile is computed strip by strip.
+/// Tests a kernel with more ops than one pass computes, on values of one byte and of four. Its data exceeds a core's
+/// caches. Slots of scratch memory are reused while a tile is computed strip by strip.
 fn strips_of_values_of_several_sizes(device: &Device) {
     for (axes, domain) in [(0, [701, 1503]), (1, [701, 1503]), (0, [1, 1_100_003])] {
         let mut build = Build::new(11);
@@ -310,8 +312,8 @@ fn layer_norms_of_short_and_very_long_rows(device: &Device) {
     }
 }
 
-/// Rows run along the outer axis of their operands. Rows that share a cache line are read together.
-fn rows_that_lie_beside_each_other(device: &Device) {
+/// Reduces rows along the outer axis of their operand. Rows that share a cache line are read together.
+fn interleaved_rows(device: &Device) {
     for (count, row) in [(70, 300), (70, 1500), (33, 40_000), (5, 129), (1, 4097), (1000, 513), (3, 1100)] {
         for centred in [false, true] {
             let (mut build, domain) = (Build::new(9), [count, row]);
@@ -392,7 +394,7 @@ fn contractions_of_other_types(device: &Device) {
         build.store(&[2, 5, 6], dtype, small);
         let (kernel, inputs) = build.kernel(AnchorKernel::product(lhs, rhs), b);
         if dtype.size() == 1 {
-            // Integer sums wrap, but sums of the naive backend do not, so only errors are compared.
+            // Integer sums wrap, but the expected sums do not, so this only checks that the run has no error.
             assert!(device.run(&kernel, &inputs).is_none_or(|run| run.is_ok()));
         } else {
             let loose = if dtype.is_half() { 2f64.powi(16) } else { 40.0 };

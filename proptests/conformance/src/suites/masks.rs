@@ -1,4 +1,4 @@
-//! Attention with keys and values under a mask that are NaN, infinite or huge: no kernel of a backend reads a hidden
+//! Tests attention with masked keys and values that are NaN, infinite or huge. No kernel of a backend may read a hidden
 //! key.
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, ScoreForm, ValueId};
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     guarded_rows_are_zeros_where_a_hidden_score_is_nan,
 ];
 
-/// Extents: batch, queries, keys, depth, columns.
+/// The extents of an attention: batch, queries, keys, depth, columns.
 type Extents = [usize; 5];
 
 /// Few or many queries, one block of keys or several, odd extents, and extents of matrix units.
@@ -40,12 +40,12 @@ const TYPES: [(DType, bool); 5] =
 
 const GARBAGE: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 6e4];
 
-/// The garbage in the key and in the value at one position of a batch.
+/// The garbage in a key and in its value.
 #[derive(Clone, Copy)]
 struct Garbage {
-    /// The garbage in the key, if any.
+    /// The number in all elements of the key, if it is garbage.
     key: Option<f64>,
-    /// The garbage in its value, if any.
+    /// The number in all elements of the value, if it is garbage.
     value: Option<f64>,
 }
 
@@ -59,7 +59,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns an operand of small numbers, whose rows may be garbage.
+    /// Returns an operand of small numbers. `garbage` gives the number that replaces the elements of a row, if any.
     fn operand(&self, build: &mut Build, dims: [usize; 3], garbage: impl Fn(usize, usize) -> Option<f64>) -> Body {
         let [rows, width] = [dims[1], dims[2]];
         let number = |at: usize, small: f64| garbage(at / width / rows, at / width % rows).unwrap_or(small);
@@ -101,7 +101,7 @@ impl Case {
     }
 }
 
-/// Runs a check on each case in each type, with the empty rows in turn.
+/// Runs a check on each case in each type. The cases use the rules for empty rows in turn.
 fn each(rows: &[EmptyRow], check: impl Fn(usize, Case)) {
     let mut number = 0;
     for extents in CASES {
@@ -120,7 +120,7 @@ fn of_keys(build: &mut Build, b: &mut Body, dtype: DType, keys: usize, number: i
     build.load(b, slot, Index::coord(2))
 }
 
-/// Returns whether a key is masked: some keys are, and the last ones, as for padding.
+/// Returns whether a key is masked: every fifth one is, and so are the last ones, as for padding.
 fn is_left_out(key: usize, keys: usize) -> bool {
     key % 5 == 1 || key + 3 > keys
 }
@@ -137,7 +137,7 @@ fn hidden_keys_are_not_read(device: &Device) {
     });
 }
 
-/// where(key ≤ query + (keys − queries), 0, −∞)
+/// Adds the causal mask where(key ≤ query + (keys − queries), 0, −∞).
 fn causal(case: &Case, b: &mut Body) -> ValueId {
     let [_, s, t, ..] = case.extents;
     let (int, dtype) = (DType::I64, case.dtype);
@@ -153,7 +153,7 @@ fn causal(case: &Case, b: &mut Body) -> ValueId {
 fn causal_masks_hide_values(device: &Device) {
     each(&SELECTING, |seed, case| {
         let keys = case.extents[2];
-        // The last queries see these keys, and give NaN.
+        // The last queries see these keys, and their results are NaN.
         let garbage = |b: usize, t: usize| match (t + 2 >= keys, (seed + b) % 2) {
             (true, 0) => Garbage { key: Some(f64::NAN), value: Some(f64::NAN) },
             (true, _) => Garbage { key: None, value: Some(f64::NAN) },
@@ -190,7 +190,7 @@ fn the_least_number_replaces_a_score(device: &Device) {
             DType::F16 => f64::NEG_INFINITY,
             _ => -3e38,
         };
-        // If there are two batches, the first one has no other keys, so that its rows are uniform.
+        // With two batches, every key has the least number, so that rows are uniform.
         let is_low = |t: usize| case.extents[0] == 2 || is_left_out(t, keys);
         let garbage = |b: usize, t: usize| match is_low(t) {
             true => Garbage { key: Some(GARBAGE[(t + b) % 4]), value: None },
@@ -204,7 +204,8 @@ fn the_least_number_replaces_a_score(device: &Device) {
 fn guarded_rows_add_the_bias(device: &Device) {
     each(&[EmptyRow::Guarded], |seed, case| {
         let keys = case.extents[2];
-        // Rows of the first batch have scores that are NaN or ∞, which a causal mask does not hide.
+        // One key of the first batch has scores that are NaN or ±∞. Because the bias is added, a causal mask does not
+        // hide them.
         let garbage = |b: usize, t: usize| match (b, t == keys / 2) {
             (0, true) => Garbage { key: Some([f64::NAN, f64::INFINITY][seed % 2]), value: None },
             _ => NONE,

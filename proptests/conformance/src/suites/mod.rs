@@ -1,4 +1,4 @@
-//! The suites, each a list of named checks of a device, and their runner.
+//! Lists the suites, and runs their checks on a device.
 
 mod codes;
 mod decode;
@@ -35,7 +35,7 @@ use std::{
 
 use crate::{device::Device, suite::Suite};
 
-/// All suites that need no files.
+/// All suites whose checks read no files.
 pub const SUITES: &[Suite] = &[
     Suite { name: "ops", checks: ops::CHECKS },
     Suite { name: "kernels", checks: kernels::CHECKS },
@@ -65,7 +65,7 @@ pub const SUITES: &[Suite] = &[
 
 /// The result of a check.
 pub struct Verdict {
-    /// The names of the suite and the check.
+    /// The name `suite/check` of the check.
     pub name: String,
     /// The failure, if there is one.
     pub failure: Option<String>,
@@ -80,14 +80,14 @@ pub struct Verdict {
 }
 
 impl Suite {
-    /// Runs the checks whose name, with the suite's before it, contains a word.
+    /// Runs the checks whose name `suite/check` contains a word.
     pub fn run<'a>(&'a self, device: &'a Device, word: &'a str) -> impl Iterator<Item = Verdict> + 'a {
         let named = self.checks.iter().map(|(name, check)| (format!("{}/{name}", self.name), check));
         named.filter(move |(name, _)| name.contains(word)).map(|(name, check)| verdict(name, device, check))
     }
 }
 
-/// Runs a check.
+/// Runs a check. Its panic becomes the failure in the verdict.
 pub fn verdict(name: String, device: &Device, check: impl FnOnce(&Device)) -> Verdict {
     let start = Instant::now();
     device.take_counts();

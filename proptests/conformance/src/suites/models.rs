@@ -1,4 +1,4 @@
-//! Compares models with the results of transformers, from files that are given by path.
+//! Compares models with results of the Python package transformers, from files in given folders.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::device::Device;
 
-/// The sentences that MiniLM embeds, and the embeddings that transformers computes.
+/// Sentences, and the embeddings that transformers computes with MiniLM.
 const SENTENCES: &str = include_str!("minilm.json");
 
-/// Returns the results of a graph, with its weights from a file.
+/// Compiles a graph, loads its parameters, and returns the results of a run.
 fn run(device: &Device, graph: &Graph, params: &BTreeMap<String, Tensor>, inputs: &Weights) -> Vec<Tensor> {
     let mut session = device.compiler().compile(graph).unwrap_or_else(|e| panic!("{e}"));
     session.load_named(|name| params.get(name).cloned()).unwrap_or_else(|e| panic!("{e}"));
@@ -30,7 +30,7 @@ fn bound(weights: &Weights, graph: &Graph, ignored: &[&str]) -> BTreeMap<String,
     weights.bind(params, ignored).unwrap_or_else(|e| panic!("{e}")).tensors
 }
 
-/// Compares the largest difference with the largest value.
+/// Checks that every difference is at most `tolerance` times the largest expected magnitude.
 fn close(device: &Device, what: &str, got: &Tensor, want: &Tensor, tolerance: f64) {
     let (got, want) = (got.to_f64(), want.to_f64());
     assert_eq!(got.len(), want.len(), "{what}");
@@ -46,7 +46,7 @@ fn open(path: &Path) -> Weights {
     Weights::open(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Runs a small BERT with every activation, in both forms. `folder` is models/golden.
+/// Runs a small BERT with each activation, built from composite and from primitive ops. `folder` is models/golden.
 pub fn bert(device: &Device, folder: &Path) {
     let folder = folder.join("tiny-bert");
     let config = BertConfig::open(folder.join("config.json")).unwrap_or_else(|e| panic!("{e}"));
@@ -97,11 +97,11 @@ pub fn sam(device: &Device, folder: &Path) {
     }
 }
 
-/// Runs the sentences of `models/golden/minilm.json`. `folder` is that of all-MiniLM-L6-v2.
+/// Embeds the sentences of `models/golden/minilm.json`. `folder` is the folder of all-MiniLM-L6-v2.
 pub fn sentences(device: &Device, folder: &Path) {
     let golden: Value = serde_json::from_str(SENTENCES).expect("the golden file is JSON");
-    let cases = golden["cases"].as_array().expect("cases");
-    let texts: Vec<&str> = cases.iter().map(|c| c["text"].as_str().expect("a text")).collect();
+    let cases = golden["cases"].as_array().expect("the golden file has cases");
+    let texts: Vec<&str> = cases.iter().map(|c| c["text"].as_str().expect("a case has a text")).collect();
     let model = minilm::open(folder).unwrap_or_else(|e| panic!("{e}"));
     let mut encoder = TextEncoder::new(model, device.compiler());
     let all = encoder.encode(&texts).unwrap_or_else(|e| panic!("{e}"));

@@ -1,8 +1,9 @@
-//! Runs small ONNX models whose results a wrong rewrite would visibly change, and compares them with the right values.
+//! Runs small ONNX models, in which a wrong rewrite changes results visibly, and compares the results with the right
+//! values.
 //!
 //! A case is a folder of `model.onnx`, `in_NAME.npy` for each input, `expected_NAME.npy` for each output, and
-//! `case.json`. That file has the expectation (`values` or `an error`), the tolerance, the level of `--fp`, and whether
-//! the case needs `subnormals`.
+//! `case.json`. That file has the expectation (`values` or `an error`), the tolerance, and the level of `--fp`. It also
+//! states whether the case has subnormal numbers.
 
 use std::{
     collections::BTreeMap,
@@ -60,28 +61,29 @@ pub fn numbers(device: &Device, golden: &Path) {
     all_of(device, &golden.join("numbers"), 64);
 }
 
-/// Runs the cases in `ml` of the folder `models/golden`: models of the domain `ai.onnx.ml`, against ONNX Runtime.
+/// Runs the cases in `ml` of the folder `models/golden`: models of the domain `ai.onnx.ml`, with results of ONNX
+/// Runtime.
 pub fn classical(device: &Device, golden: &Path) {
     all_of(device, &golden.join("ml"), 64);
 }
 
-/// Runs the cases in `microsoft` of the folder `models/golden`: quantised ops and attention of `com.microsoft`, against
-/// ONNX Runtime.
+/// Runs the cases in `microsoft` of the folder `models/golden`: quantised ops and attention of the domain
+/// `com.microsoft`, with results of ONNX Runtime.
 pub fn microsoft(device: &Device, golden: &Path) {
     all_of(device, &golden.join("microsoft"), 29);
 }
 
-/// Runs all cases of a folder; there must be at least `least`.
+/// Runs all cases of a folder. There must be at least `least` cases.
 fn all_of(device: &Device, folder: &Path, least: usize) {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
-    let mut folders: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_dir()).collect();
+    let mut folders: Vec<PathBuf> = entries.map(|e| e.expect("entries exist").path()).filter(|p| p.is_dir()).collect();
     folders.sort();
     assert!(folders.len() >= least, "cases are missing in {}", folder.display());
     let wrong: Vec<String> = folders.iter().filter_map(|folder| judged(device, folder).err()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Runs a case. Returns an error that says which result is wrong.
+/// Runs a case. The error names the wrong result.
 fn judged(device: &Device, folder: &Path) -> Result<(), String> {
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let about = fs::read(folder.join("case.json")).map_err(|e| format!("{name}: {e}"))?;
@@ -111,7 +113,7 @@ fn array(path: &Path) -> Result<Tensor, String> {
     npy::read(bytes).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Returns the outputs of a case, in its order.
+/// Returns the outputs of a case, in the model's order.
 fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error> {
     let arguments = |e: String| Error::Arguments(vec![e]);
     let model = Model::open(folder.join("model.onnx")).map_err(|e| arguments(e.to_string()))?;
@@ -121,7 +123,7 @@ fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error
     }
     let has_default = |name: &String| model.defaults().any(|(other, _)| other == name);
     let given = inputs.keys().filter(|name| has_default(name)).cloned().collect();
-    // Dims that are open have the extents of the arrays.
+    // Open dimensions get the extents of the arrays.
     let mut shapes = BTreeMap::new();
     for (name, port) in model.inputs() {
         let shape = port.ok().and_then(|port| port.shape.as_ref());
@@ -131,7 +133,8 @@ fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error
         }
     }
     let options = ImportOptions { given, shapes, ..ImportOptions::default() };
-    // Integers may decide about shapes, which must be known when a program is compiled.
+    // Shapes must be known when a program is compiled, and may depend on integers. If an import without their values
+    // fails, integer inputs become constants.
     let fixed = inputs.iter().filter(|(_, given)| !given.dtype().is_float()).map(|(n, t)| (n.clone(), t.clone()));
     let known = ImportOptions { fixed: fixed.collect(), ..options.clone() };
     let imported = model.import_as(&options).or_else(|_| model.import_as(&known));
@@ -143,7 +146,7 @@ fn run(device: &Device, folder: &Path, case: &Case) -> Result<Vec<Tensor>, Error
     session.run_named(|name| inputs.get(name).cloned())
 }
 
-/// Compares as `numpy.isclose` does, with NaN equal to NaN; integers are equal.
+/// Compares floats like `numpy.isclose` with `equal_nan=True`. Integers must be equal.
 fn same(got: &Tensor, want: &Tensor, case: &Case) -> Result<(), String> {
     if (got.dtype().size(), got.dims()) != (want.dtype().size(), want.dims()) {
         let of = |tensor: &Tensor| format!("{}{:?}", tensor.dtype(), tensor.dims());

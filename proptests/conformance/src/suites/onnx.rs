@@ -1,5 +1,5 @@
-//! ONNX's own backend node tests (`models/scripts/fetch-onnx-node-tests.sh`): the outcome of each, and those that must
-//! pass.
+//! Runs ONNX's own backend node tests (`models/scripts/fetch-onnx-node-tests.sh`), and lists the outcomes that are
+//! expected.
 
 use std::{
     collections::BTreeMap,
@@ -16,23 +16,23 @@ use rayon::prelude::*;
 
 use crate::device::Device;
 
-/// The outcomes on the processor, one line for each case.
+/// The expected outcomes on the processor, one line for each case.
 pub const MANIFEST: &str = include_str!("../../tests/onnx_nodes.txt");
 
 /// The tolerance of `numpy.testing.assert_allclose` in ONNX's runner.
 const RELATIVE: f64 = 1e-3;
 const ABSOLUTE: f64 = 1e-7;
 
-/// Ops that draw numbers. ONNX does not say which ones, so that results of a case with such an op have a type and no
-/// values to compare.
+/// Ops that draw random numbers. ONNX does not define these numbers, so only the types of results are compared.
 const DRAWS: [&str; 4] = ["random-uniform", "random-normal", "bernoulli", "dropout"];
 
-/// Selects the inputs that are known when a case is compiled.
+/// Returns whether an input is known when a case is compiled.
 type Which = fn(&Tensor) -> bool;
 
 /// The outcome of a case.
 pub enum Outcome {
-    /// Its outputs are right. The string names the inputs whose values had to be known at compile time.
+    /// The outputs are right. The string names the inputs that had to be known at compile time, or states that only
+    /// types were compared.
     Pass(&'static str),
     /// An error names the missing feature.
     Unsupported(String),
@@ -40,15 +40,15 @@ pub enum Outcome {
     Fail(String),
 }
 
-/// A case that was run.
+/// The result of running a case.
 pub struct Case {
-    /// The outcome of the case.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Whether every op in it has a mapping.
+    /// Whether the importer has a mapping for every op of the case.
     pub claimed: bool,
 }
 
-/// Returns the name at the start of a line's rest.
+/// Returns the name of a case. `rest` is a line of the manifest after its status.
 pub fn name_of(rest: &str) -> &str {
     rest.split([' ', ':']).next().unwrap_or(rest)
 }
@@ -63,20 +63,20 @@ pub fn describe(name: &str, case: &Case) -> String {
     }
 }
 
-/// Runs all cases of a folder.
+/// Runs all cases of a folder, and returns them by name.
 pub fn run_all(compiler: &Compiler, folder: &Path) -> BTreeMap<String, Case> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let folders: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_dir()).collect();
+    let folders: Vec<PathBuf> = entries.map(|e| e.expect("entries exist").path()).filter(|p| p.is_dir()).collect();
     let case = |folder: &PathBuf| {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(compiler, folder)));
         let panicked = |_| Case { outcome: Outcome::Fail("it panics".into()), claimed: true };
-        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = folder.file_name().expect("the folder of a case has a name").to_string_lossy().into_owned();
         (name, outcome.unwrap_or_else(panicked))
     };
     folders.par_iter().map(case).collect()
 }
 
-/// Checks each case that passes in the manifest: it must pass here too, unless the device refuses it.
+/// Checks that each case that passes in the manifest also passes here, unless the device refuses it.
 pub fn nodes(device: &Device, folder: &Path) {
     let passes = |name: &str| MANIFEST.lines().any(|line| line.strip_prefix("pass ").map(name_of) == Some(name));
     let mut wrong = String::new();
@@ -99,15 +99,15 @@ fn run(compiler: &Compiler, folder: &Path) -> Case {
     Case { outcome, claimed: model.unknown_ops().is_empty() }
 }
 
-/// Returns the error without the file's name, in a line.
+/// Returns the text of an error on one line, without the name of the file.
 fn reason(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let text = text.split_once(".onnx: ").map_or(text.as_str(), |(_, rest)| rest);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Tries to import the case with no input known, then with all inputs known that are not floats, then with all inputs
-/// known. Shapes must be known when a program is compiled.
+/// Imports and runs a case. If shapes depend on inputs, imports it again with known inputs: first with those that are
+/// not floats, then with all.
 fn attempts(compiler: &Compiler, model: &Model, data: &Path) -> Result<Outcome, Outcome> {
     let mut inputs = BTreeMap::new();
     let mut shapes = BTreeMap::new();
@@ -169,12 +169,12 @@ fn judged(
     }
 }
 
-/// Returns an error if types differ.
+/// Checks that a result has the expected type. The error names both types.
 fn same_type(got: &Tensor, want: &Tensor) -> Result<(), String> {
     if got.ty() == want.ty() { Ok(()) } else { Err(format!("its type is {}, not {}", got.ty(), want.ty())) }
 }
 
-/// Returns the difference as an error, if there is one.
+/// Checks that a result has the expected type and elements. The error names the first difference.
 fn compare(got: &Tensor, want: &Tensor) -> Result<(), String> {
     same_type(got, want)?;
     if !got.dtype().is_float() {

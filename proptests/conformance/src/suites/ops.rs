@@ -1,5 +1,5 @@
-//! Compares every pointwise op, on every element type that it takes, with its evaluation point by point; and checks
-//! that wrong uses fail.
+//! Compares every pointwise op, in each element type that it takes, with its evaluation point by point. Also tests that
+//! invalid kernels are refused.
 
 use crate::{
     device::{Device, program},
@@ -21,7 +21,7 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     nan_wins_in_maximum_and_minimum,
     gathers_read_in_range_only,
     pieces_and_fill,
-    what_is_not_supported_is_named,
+    unsupported_ops_and_types_are_named,
     loads_and_stores_outside_of_a_buffer_are_refused,
 ];
 
@@ -70,7 +70,7 @@ fn functions_of_one_argument(device: &Device) {
         "is-nan",
     ];
     let positive = ["log", "log1p", "sqrt", "rsqrt", "reciprocal", "acosh"];
-    // Functions that take arguments from −0.9 to 0.9.
+    // These functions are tested with arguments from −0.9 to 0.9.
     let bounded = ["asin", "acos", "atanh"];
     let of = |names: &'static [&'static str], types| names.iter().map(move |n| (*n, types));
     let table = of(&["neg", "abs", "sign"], NUMBERS).chain(of(&["not"], BOOL)).chain(of(&["bit-not"], INTEGERS));
@@ -142,13 +142,13 @@ fn functions_of_two_and_three_arguments(device: &Device) {
                 let (mut x, mut y) = (argument(dtype), argument(dtype));
                 let condition = if name == "where" { Some(argument(DType::Bool)) } else { None };
                 if dtype.is_float() && (name == "pow" || name == "div" || name == "mod") {
-                    // Arguments at which functions are steep or jump are avoided.
+                    // Avoids arguments at which these functions are steep or jump.
                     let low = constant(&mut b, 0.3, dtype);
                     (x, y) = (map(&mut b, "abs", &[x], dtype), map(&mut b, "max", &[y, low], dtype));
                     x = map(&mut b, "add", &[x, low], dtype);
                 }
                 if name == "mod" && dtype.is_float() {
-                    // Remainders jump: take numbers on which they are exact.
+                    // Remainders jump, so they are tested with integers, on which they are exact.
                     (x, y) = (map(&mut b, "round", &[x], dtype), map(&mut b, "ceil", &[y], dtype));
                 }
                 if name.starts_with("shift") {
@@ -255,7 +255,7 @@ fn gathers_read_in_range_only(device: &Device) {
 }
 
 fn pieces_and_fill(device: &Device) {
-    // pad(concat(a, b)) along the last axis, transposed when it is stored.
+    // The kernel is pad(concat(a, b)) along the last axis, with a transposed store.
     for (rows, left, right, pad) in [(3, 5, 4, 2), (1, 1, 1, 0), (70, 100, 33, 7)] {
         let mut build = Build::new(4);
         let domain = [rows, left + right + 2 * pad];
@@ -278,7 +278,7 @@ fn pieces_and_fill(device: &Device) {
     }
 }
 
-fn what_is_not_supported_is_named(device: &Device) {
+fn unsupported_ops_and_types_are_named(device: &Device) {
     let mut build = Build::new(1);
     let mut b = body(&[4]);
     let x = build.dense(&mut b, DType::I32);
@@ -306,6 +306,6 @@ fn loads_and_stores_outside_of_a_buffer_are_refused(device: &Device) {
     let x = build.load(&mut b, slot, Index::coord(0).plus(&Index::constant(1)));
     build.store_at(4, Index::coord(0).times(2), DType::F32, x);
     let (kernel, _) = build.kernel(AnchorKernel::map(), b);
-    let refused = device.backend().supports(&kernel).expect_err("it would access memory outside of the buffer");
+    let refused = device.backend().supports(&kernel).expect_err("the kernel accesses memory outside of its buffers");
     assert_eq!(refused.len(), 2, "{refused:?}");
 }

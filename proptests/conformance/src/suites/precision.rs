@@ -1,4 +1,4 @@
-//! Programs whose products and attention may round their operands, judged by the error bounds of the rounded
+//! Tests programs whose products and attention may round their operands. The error bounds are those of the rounded
 //! computation.
 
 use eutectic::{
@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![tf32, f16, bf16];
 
-/// Names and programs.
+/// The names and the texts of programs.
 const PROGRAMS: &[(&str, &str)] = &[
     (
         "layer",

@@ -1,5 +1,5 @@
-//! Compares matrix products with sums in f64. Shapes are odd, prime, large, empty, transposed, strided and batched.
-//! Operands change or are packed once. Results are stored directly and through epilogues.
+//! Compares matrix products with sums in `f64`. Extents are odd, prime, large or 0. Operands are transposed, strided or
+//! batched, and are inputs, or parameters that are packed once. Results are stored directly or through an epilogue.
 
 use crate::{
     device::{Device, program},
@@ -27,9 +27,9 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
     rows_that_are_packed,
     short_storage,
     sums_longer_than_a_block_of_terms_and_results_of_many_tasks,
-    constants_are_packed_anew_with_new_parameters,
+    constants_are_packed_again_with_new_parameters,
     right_operands_that_are_packed_before_each_run,
-    sums_replace_what_is_added_to_them,
+    sums_replace_the_residual_in_memory,
     empty_extents,
     double_precision,
 ];
@@ -39,13 +39,13 @@ pub(super) const CHECKS: &[(&str, Check)] = checks![
 enum Layout {
     Dense,
     Transposed,
-    /// A part of longer rows, from the middle on.
+    /// A part in the middle of longer rows.
     Slice,
-    /// Every third element of rows that alternate with other rows.
+    /// Every third element of every second row.
     Strided,
     /// One matrix for all batches.
     Shared,
-    /// Computed when it is read: scaled elements.
+    /// Elements that are scaled when they are read.
     Scaled,
 }
 use Layout::*;
@@ -100,9 +100,9 @@ enum Epilogue {
     Everything,
 }
 
-/// Returns relu(product + bias + residual). The two loads are the next two inputs.
+/// Adds relu(product + bias + residual). Bias and residual are the next two inputs.
 fn sums(build: &mut Build, b: &mut Body, product: usize, dtype: DType) -> usize {
-    let bias = build.input(dtype, *b.domain.last().expect("a matrix"));
+    let bias = build.input(dtype, *b.domain.last().expect("the domain has columns"));
     let bias = build.load(b, bias, Index::coord(b.domain.len() - 1));
     let y = map(b, "add", &[product, bias], dtype);
     let residual = build.dense(b, dtype);
@@ -110,7 +110,7 @@ fn sums(build: &mut Build, b: &mut Body, product: usize, dtype: DType) -> usize 
     map_with(b, "act", &["relu".into()], &[y], dtype)
 }
 
-/// Checks a product. The operands are the last two inputs, left before right, so that the right one or both can be
+/// Checks a product. The operands are the last two inputs, the left one first, so that the right one or both can be
 /// parameters.
 fn case(
     device: &Device,
@@ -180,7 +180,7 @@ fn every_number_of_rows_and_columns_up_to_two_blocks(device: &Device) {
     for n in 1..=67 {
         case(device, &[], (5, n, 9), [Dense, Dense], Epilogue::None, DType::F32);
     }
-    // The sums have more terms than the maximum for unrolling.
+    // These sums have too many terms to be unrolled.
     for n in 1..=131 {
         case(device, &[], (7 + n % 13, n, 49 + n % 3), [Dense, Dense], EPILOGUES[n % 4], DType::F32);
         case(device, &[], (7 + n % 17, n.div_ceil(2), 50), [Slice, Slice], Epilogue::None, DType::F64);
@@ -199,7 +199,8 @@ fn few_rows_and_few_terms_in_every_layout(device: &Device) {
     }
 }
 
-/// Rows are read in pieces, one for each partial sum that is kept, and the last piece is shorter.
+/// Tests few rows. Kernels read rows of the right operand in pieces, because there is room for a limited number of
+/// partial sums. The last piece is shorter.
 fn few_rows_of_long_sums(device: &Device) {
     for m in 1..=9 {
         let dtype = if m % 2 == 0 { DType::F64 } else { DType::F32 };
@@ -217,7 +218,7 @@ fn few_rows_of_long_sums(device: &Device) {
     case(device, &[], (5, 4199, 1051), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
-/// Blocks with an unpacked right operand, whose last vector is read in part.
+/// Tests products of few columns, whose right operand is not packed. The last vector of a row is loaded in part.
 fn narrow_products(device: &Device) {
     for m in 1..=18 {
         for (i, n) in [1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 40, 77].into_iter().enumerate() {
@@ -241,8 +242,8 @@ fn many_rows_of_few_terms(device: &Device) {
     }
 }
 
-/// The first rows pack the right operand: whole panels and others, one group of panels and several, with the target's
-/// rows in one task and in several.
+/// Tests products whose first rows pack the right operand. There are whole and narrower panels, in one group or
+/// several, and the rows are in one task or several.
 fn panels_that_are_packed_on_the_way(device: &Device) {
     for (extents, dtype) in [
         ((15, 33, 50), DType::F32),
@@ -261,21 +262,21 @@ fn panels_that_are_packed_on_the_way(device: &Device) {
     }
 }
 
-/// Every number of rows, with enough panels that rows are packed. The last panel is narrow or not, and terms are not
-/// whole vectors.
+/// Tests each number of rows, with enough panels that rows are packed. The last panel is narrow or not, and terms are
+/// not whole vectors.
 fn rows_that_are_packed(device: &Device) {
     for m in 6..=30 {
         let dtype = if m % 3 == 0 { DType::F64 } else { DType::F32 };
         let layouts = if m % 2 == 0 { [Dense, Dense] } else { [Slice, Transposed] };
         case(device, &[], (m, 320 + 2 * m, 33 + m), layouts, EPILOGUES[m % 4], dtype);
     }
-    // Terms on more pages than TLBs have entries: all rows are packed at once, a few terms at a time.
+    // The terms are on more pages than TLBs have entries, so all rows are packed at once, a few terms at a time.
     for (m, n, k, dtype) in [(1030, 200, 67, DType::F32), (1024, 193, 131, DType::F32), (520, 100, 75, DType::F64)] {
         case(device, &[], (m, n, k), [Transposed, Dense], EPILOGUES[k % 4], dtype);
     }
 }
 
-/// Operands of 16 bits, sums and results of 32 and of 16.
+/// Tests operands of 16 bits. Sums have 32 bits, and results 32 or 16.
 fn short_storage(device: &Device) {
     for storage in [DType::F16, DType::Bf16] {
         for (extents, layouts) in [
@@ -317,12 +318,13 @@ fn sums_longer_than_a_block_of_terms_and_results_of_many_tasks(device: &Device) 
     case(device, &[2, 2], (65, 33, 300), [Shared, Dense], Epilogue::Transposing, DType::F32);
     case(device, &[], (45, 70, 4000), [Dense, Dense], Epilogue::Sums, DType::F32);
     case(device, &[], (30, 40, 2049), [Strided, Transposed], Epilogue::Sums, DType::F64);
-    // Rows start one page after each other in memory, with several panels.
+    // Rows of the left operand are at a distance of one page in memory, and there are several panels.
     case(device, &[], (40, 200, 1024), [Dense, Dense], Epilogue::None, DType::F32);
 }
 
-/// z = (x·w)·w twice over, with one weight for both steps, after parameters were loaded and replaced by others.
-fn constants_are_packed_anew_with_new_parameters(device: &Device) {
+/// Computes z = (x·w)·w in two steps with one weight, for several values of the weight. Each value is loaded by the
+/// same executable, which must pack the new value.
+fn constants_are_packed_again_with_new_parameters(device: &Device) {
     const N: usize = 75;
     let mut build = Build::new(5);
     let domain = [N, N];
@@ -361,7 +363,8 @@ fn constants_are_packed_anew_with_new_parameters(device: &Device) {
     }
 }
 
-/// Operands that exceed the caches. The right one changes and is packed in each run, like a constant one.
+/// Tests operands that exceed the caches. The right operand is packed in each run if it is an input, and when it is
+/// loaded if it is a parameter. Both must give the same bits.
 fn right_operands_that_are_packed_before_each_run(device: &Device) {
     let (m, n, k) = (4200, 1030, 301);
     let mut build = Build::new(7);
@@ -398,8 +401,9 @@ fn right_operands_that_are_packed_before_each_run(device: &Device) {
     }
 }
 
-/// The result replaces the residual in memory: partial sums must not be written over it before it is added.
-fn sums_replace_what_is_added_to_them(device: &Device) {
+/// Stores the result over the residual in memory. A partial sum must not overwrite the residual before the residual is
+/// added.
+fn sums_replace_the_residual_in_memory(device: &Device) {
     for (m, n, k) in [(30, 50, 8000), (7, 33, 20), (1, 64, 40), (64, 1, 40)] {
         let mut build = Build::new(k as u64);
         let domain = [m, n];

@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[(&str, Check)] =
 
 const ROWS: usize = 96;
 const WIDTH: usize = 64;
-/// Elements of the program's input, and of each of its two outputs, all in `f32`.
+/// The number of elements of the program's input, and of each of its two outputs. All have the type `f32`.
 pub const N: usize = ROWS * WIDTH;
 
 fn load(b: &mut Body, slot: usize, at: Index) -> usize {
@@ -35,7 +35,7 @@ fn kernel(anchor: AnchorKernel, b: Body, out: usize, value: usize, counts: &[usi
     Kernel { anchor, body: b, stores: vec![Store::new(out, at, value)], slots }
 }
 
-/// Returns the kernel slot 1 = gelu(slot 0 + coordinate).
+/// Returns the kernel slot 1 = gelu(slot 0 − column).
 fn pointwise() -> Kernel {
     let mut b = body(&[ROWS, WIDTH]);
     let x = load(&mut b, 0, row_major(&[ROWS, WIDTH]));
@@ -45,7 +45,7 @@ fn pointwise() -> Kernel {
     kernel(AnchorKernel::map(), b, 1, y, &[N, N])
 }
 
-/// Returns the kernel slot 2 = softmax(slot 0 · slot 1 over rows).
+/// Returns the kernel slot 2 = softmax(slot 0 · slot 1), along rows.
 fn softmax() -> Kernel {
     let mut b = body(&[ROWS, WIDTH]);
     let x = load(&mut b, 0, row_major(&[ROWS, WIDTH]));
@@ -108,8 +108,8 @@ fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37 + seed * 11) % 101) as f32 / 50.0 - 1.0).collect()
 }
 
-/// Returns a program of all kinds of kernels, with a load program and steps in place. Without products, all kernels are
-/// passes over elements.
+/// Returns a program of all kinds of kernels, with a load program and steps in place. Without products, each step is a
+/// pass over elements.
 pub fn program(with_products: bool) -> Program {
     let buffer = |count, place| Buffer { dtype: DType::F32, count, place };
     let weights = Tensor::from_f32(&[WIDTH, WIDTH], &numbers(WIDTH * WIDTH, 5)).unwrap();
@@ -171,7 +171,7 @@ fn bytes(x: &[f32]) -> Vec<u8> {
     x.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-/// Runs the kernels of the program one by one through the naive evaluation.
+/// Returns the outputs of the program, from a point-by-point evaluation of one kernel after the other.
 fn expected() -> [Vec<f64>; 2] {
     let tensor = |x: &[f64]| Tensor::from_f64(DType::F32, &[x.len()], x.iter().copied());
     let naive = |k: &Kernel, inputs: &[&[f64]]| -> Vec<f64> {
@@ -193,7 +193,7 @@ fn a_program_of_all_kernels_runs(device: &Device) {
     let mut results: Vec<[Vec<u8>; 2]> = Vec::new();
     for backend in device.forms() {
         let mut session = session(&program(true), &**backend);
-        // Aligned and misaligned buffers.
+        // Buffers are aligned or not.
         for offset in [0, 1] {
             let mut input = vec![0; offset];
             input.extend(bytes(&numbers(N, 1)));
@@ -207,7 +207,7 @@ fn a_program_of_all_kernels_runs(device: &Device) {
         let [y, z] = &mut outputs;
         assert_eq!(session.profile(&[&input], &mut [y, z]).unwrap().len(), 4);
     }
-    assert!(results.iter().all(|r| *r == results[0]), "threads and alignment change nothing");
+    assert!(results.iter().all(|r| *r == results[0]), "threads or alignment change results");
     for (got, want) in results[0].iter().zip(&want) {
         for (i, (got, want)) in got.chunks(4).zip(want).enumerate() {
             let got = f64::from(f32::from_le_bytes(got.try_into().unwrap()));
@@ -216,7 +216,7 @@ fn a_program_of_all_kernels_runs(device: &Device) {
     }
 }
 
-/// One store writes to the place from which a load of the other store's value reads.
+/// Tests a kernel of two stores. One overwrites the memory from which the value of the other is loaded.
 fn a_value_stored_in_place_is_read_before(device: &Device) {
     let mut b = body(&[ROWS, WIDTH]);
     let at = row_major(&[ROWS, WIDTH]);

@@ -1,5 +1,5 @@
-//! Compares random programs through the whole engine, in every way, with the interpreter. `examples/sweep.rs` tries
-//! more of them.
+//! Compiles random programs in every way, and compares their results with the interpreter's. `examples/sweep.rs` tries
+//! more programs.
 
 use eutectic::Strategy;
 use eutectic_ir::{lang::sexp::Source, text::parse};
@@ -32,12 +32,12 @@ fn some_rules(device: &Device) {
     agree(device, Way::SomeRules);
 }
 
-/// Files by name, from a folder.
+/// Expands to the names and the contents of files in a folder.
 macro_rules! files {
     ($folder:literal: $($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!($folder, "/", $name)))),*] };
 }
 
-/// The programs of `proptests/conformance/tests/once_failed`. A test checks that the list is complete.
+/// The programs in `proptests/conformance/tests/once_failed`. A test checks that the list is complete.
 pub const ONCE_FAILED: &[(&str, &str)] = files!["../../tests/once_failed":
     "adapter_of_nothing.graph",
     "bytes_of_many_threads.graph",

@@ -1,5 +1,6 @@
-//! Tests random numbers: the words that the authors of Philox published, and equal bits for each key and position in
-//! every shape. Normal numbers are within the error bounds of the functions that compute them.
+//! Tests random numbers. Bits must be the words that the authors of Philox published, and those that its definition
+//! gives for each key and position in every shape. Normal numbers must be within the error bounds of the functions that
+//! compute them.
 
 use eutectic::Graph;
 use eutectic_checker::run::check_on;
@@ -10,8 +11,12 @@ use crate::{
     suite::{Check, checks},
 };
 
-pub(super) const CHECKS: &[(&str, Check)] =
-    checks![words_are_published_ones, uniform_numbers_are_words, normal_numbers_are_near, truths_are_words];
+pub(super) const CHECKS: &[(&str, Check)] = checks![
+    words_equal_the_published_ones,
+    uniform_numbers_are_made_of_words,
+    normal_numbers_are_within_bounds,
+    truth_values_are_made_of_words,
+];
 
 const SHAPES: [&str; 8] = ["", "0", "1", "2", "7", "3 5", "2 0 3", "40 1027"];
 const KEYS: [[u32; 2]; 3] = [[0, 0], [u32::MAX, 1], [0xa409_3822, 0x299f_31d0]];
@@ -25,7 +30,8 @@ fn count(shape: &str) -> usize {
     shape.split_whitespace().map(|n| n.parse::<usize>().expect("an extent")).product()
 }
 
-/// Returns the results of a program for a key, in each form of the device; none if the device refuses the program.
+/// Returns the results of a program for a key, in each form of the device. There are none if the device refuses the
+/// program.
 fn results(device: &Device, text: &str, key: [u32; 2], others: &[(&str, &Tensor)]) -> Vec<Vec<Tensor>> {
     let graph = graph(text);
     let key = Tensor::from_i64(DType::U32, &[2], key.map(i64::from));
@@ -42,7 +48,7 @@ fn results(device: &Device, text: &str, key: [u32; 2], others: &[(&str, &Tensor)
     device.compilers().filter_map(run).collect()
 }
 
-/// Returns element `at` of the bits of a key, by the definition of the generator in words of 64 bits.
+/// Returns word `at` of the random bits of a key. It follows the definition of Philox, in integers of 64 bits.
 fn word(key: [u32; 2], at: usize) -> u32 {
     let (mut x, mut k) = ([(at / 4) as u64, 0, 0, 0], key.map(u64::from));
     let low = u64::from(u32::MAX);
@@ -54,7 +60,7 @@ fn word(key: [u32; 2], at: usize) -> u32 {
     x[at % 4] as u32
 }
 
-fn words_are_published_ones(device: &Device) {
+fn words_equal_the_published_ones(device: &Device) {
     // The first vector of Random123's `kat_vectors` for philox4x32 of ten rounds.
     let known = [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8];
     for got in results(device, "(output y (random-bits key :shape [2 2]))", [0, 0], &[]) {
@@ -70,7 +76,7 @@ fn words_are_published_ones(device: &Device) {
     }
 }
 
-/// Returns a uniform number, by its definition.
+/// Returns the uniform number at a position, by its definition.
 fn uniform(dtype: DType, key: [u32; 2], at: usize) -> f64 {
     let bits = dtype.significand_bits() as i32;
     let whole = match dtype {
@@ -80,7 +86,7 @@ fn uniform(dtype: DType, key: [u32; 2], at: usize) -> f64 {
     whole / 2_f64.powi(bits)
 }
 
-fn uniform_numbers_are_words(device: &Device) {
+fn uniform_numbers_are_made_of_words(device: &Device) {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
         for (n, shape) in SHAPES.into_iter().enumerate() {
             let key = KEYS[n % KEYS.len()];
@@ -94,7 +100,7 @@ fn uniform_numbers_are_words(device: &Device) {
     }
 }
 
-fn normal_numbers_are_near(device: &Device) {
+fn normal_numbers_are_within_bounds(device: &Device) {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
         for shape in SHAPES {
             let graph = graph(&format!("(output y (random-normal key :shape [{shape}] :dtype {dtype}))"));
@@ -123,7 +129,7 @@ fn normal_numbers_are_near(device: &Device) {
     }
 }
 
-fn truths_are_words(device: &Device) {
+fn truth_values_are_made_of_words(device: &Device) {
     let dims = [40, 33];
     let n: usize = dims.iter().product();
     let p: Vec<f64> = (0..n).map(|n| [0.0, 1.0, 0.25, f64::NAN, -1.0, 0.7, f64::INFINITY][n % 7]).collect();

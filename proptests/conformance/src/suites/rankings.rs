@@ -1,5 +1,5 @@
-//! Tests rankings alone, independently of the planner's choices: every element type, both orders, rows shorter and
-//! longer than the memory of a block, and interleaved rows. The reference is a stable sort.
+//! Tests rankings independently of the planner's choices: element types, both orders, rows shorter and longer than the
+//! memory of a block, and interleaved rows. The reference is a stable sort.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ use crate::{
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![
     rows_of_every_type_are_ranked,
-    rows_beside_each_other_are_ranked,
+    interleaved_rows_are_ranked,
     rows_longer_than_a_block_are_ranked,
     very_long_rows_are_ranked,
     several_rankings_and_reductions_share_a_kernel,
@@ -37,7 +37,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Returns the place of an element.
+    /// Returns the index of an element in memory.
     fn at(&self) -> Index {
         let [row, point] = [0, 1].map(Index::coord);
         match self.is_column {
@@ -50,7 +50,8 @@ impl Rows {
         Instr::Load(Load { slot: 0, at: self.at(), guards: Vec::new(), dtype: self.dtype })
     }
 
-    /// Returns a kernel of instructions after the load of the ranked values, with stores to new slots of these types.
+    /// Returns a kernel of instructions that start with the load of the ranked values. Each store has a new slot of
+    /// the given type.
     fn kernel(&self, instrs: Vec<Instr>, stores: Vec<(DType, Store)>) -> Kernel {
         let count = self.rows * self.row;
         let mut slots = vec![(self.dtype, count)];
@@ -88,7 +89,7 @@ impl Rows {
 }
 
 fn ranking(arg: usize, most: usize, descending: bool) -> Instr {
-    let op = Op::named("ranking").expect("an op");
+    let op = Op::named("ranking").expect("the op exists");
     let attrs: Attrs = [(most as i64).into(), descending.into()].into_iter().collect();
     Instr::Row { op, attrs, args: vec![arg], dtype: DType::I32 }
 }
@@ -105,7 +106,7 @@ fn sorted(row: &[f64], descending: bool) -> Vec<usize> {
     places
 }
 
-/// Returns the number of elements of its row that come before each element, capped at `most`.
+/// Returns the rank of each element: the number of elements that come before it in its row, at most `most`.
 fn ranks(rows: &Rows, values: &[f64], most: usize, descending: bool) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
     for row in 0..rows.rows {
@@ -162,7 +163,7 @@ fn rows_of_every_type_are_ranked(device: &Device) {
     }
 }
 
-fn rows_beside_each_other_are_ranked(device: &Device) {
+fn interleaved_rows_are_ranked(device: &Device) {
     for [rows, row] in [[2, 3], [64, 19], [33, 260], [130, 1100], [256, 8], [1000, 2]] {
         for dtype in [DType::F32, DType::F16, DType::I64] {
             rank(device, &Rows { dtype, rows, row, is_column: true }, row, rows % 2 == 0);
@@ -170,8 +171,8 @@ fn rows_beside_each_other_are_ranked(device: &Device) {
     }
 }
 
-/// Rows of a power-of-two number of parts, of one element more, or of an odd number of parts. The ranking is full, or
-/// limited to the first 50.
+/// Ranks rows of a power-of-two number of parts, of one element more, or of an odd number of parts. The ranking is
+/// full, or limited to the first 50.
 fn rows_longer_than_a_block_are_ranked(device: &Device) {
     for (dtype, [rows, row], is_column) in [
         (DType::F32, [1, 8192], false),
@@ -188,8 +189,8 @@ fn rows_longer_than_a_block_are_ranked(device: &Device) {
     }
 }
 
-/// Rows that GPUs sort by digits: whole tiles, a last tile of one element, computed values, and elements that are
-/// stored in order.
+/// Ranks rows that GPUs sort by digits: rows of whole tiles, rows whose last tile has one element, and rows whose
+/// elements are stored in order.
 fn very_long_rows_are_ranked(device: &Device) {
     for (dtype, [rows, row], is_column, most) in [
         (DType::F32, [2, 528_385], false, 528_385),
@@ -203,14 +204,15 @@ fn very_long_rows_are_ranked(device: &Device) {
     store_first(device, &Rows { dtype: DType::F32, rows: 1, row: 540_000, is_column: false }, 540_000, true);
 }
 
-/// Both orders of rows, the order of the order, how far elements are from the largest, and the sum of ranks.
+/// Computes in one kernel: ranks, ranks of these ranks, ranks of differences from the largest element, and the sums of
+/// the latter.
 fn several_rankings_and_reductions_share_a_kernel(device: &Device) {
     for [rows, row] in [[7, 40], [2, 900], [2, 7000]] {
         let rows = Rows { dtype: DType::F32, rows, row, is_column: false };
         let values: Vec<f64> =
             rows.values(&mut Random(7)).into_iter().map(|x| if x.is_finite() { x } else { 3.0 }).collect();
         let map = |name: &str, args: &[usize], dtype| Instr::Map {
-            op: Op::named(name).expect("an op"),
+            op: Op::named(name).expect("the op exists"),
             attrs: Attrs::default(),
             args: args.to_vec(),
             dtype,
@@ -242,7 +244,7 @@ fn several_rankings_and_reductions_share_a_kernel(device: &Device) {
     }
 }
 
-/// Elements and their indices, stored in the order of ranks.
+/// Stores all elements and their indices in the order of ranks.
 fn ranked_rows_are_stored_in_order(device: &Device) {
     for (rows, row) in [(5, 33), (2, 1500), (1, 6200)] {
         for descending in [false, true] {
@@ -251,8 +253,8 @@ fn ranked_rows_are_stored_in_order(device: &Device) {
     }
 }
 
-/// The first elements and their indices: of many short rows, of all but one element, of rows that fit into a block's
-/// memory, and of longer ones.
+/// Stores the first elements and their indices. Rows are many and short, fit into the memory of a block, or are longer.
+/// One case stores all elements but one.
 fn first_elements_are_stored_in_order(device: &Device) {
     for (dtype, [rows, row], most) in [
         (DType::F32, [300, 64], 2),
@@ -271,7 +273,7 @@ fn first_elements_are_stored_in_order(device: &Device) {
     }
 }
 
-/// Stores the first elements of rows and their places, and compares them with those of a sort.
+/// Stores the first `most` elements of rows and their indices in order, and compares them with those of a sort.
 fn store_first(device: &Device, rows: &Rows, most: usize, descending: bool) {
     let values = rows.values(&mut Random(11));
     let place = Instr::Coordinate { index: Index::coord(1), dtype: DType::I32 };

@@ -11,9 +11,9 @@ use crate::{
 pub(super) const CHECKS: &[(&str, Check)] = checks![
     rows_are_scanned,
     columns_are_scanned,
-    what_is_scanned_is_computed_and_results_are_read,
+    computed_elements_are_scanned_and_results_are_read,
     several_scans_are_one_kernel,
-    infinities_and_nan_stay_from_where_they_are,
+    infinities_and_nan_reach_later_results,
     factors_that_are_not_finite_reach_a_state_of_0,
     long_scans_are_cut,
 ];
@@ -30,11 +30,11 @@ fn agree(device: &Device, text: &str) {
     }
 }
 
-/// Returns a scan of `x`, with factors near one if it is a recurrence.
+/// Returns a scan of `x`. Factors of recurrences are between −1 and 1.
 fn scan(op: &str, x: &str, attrs: &str) -> String {
     match op {
         "scan-linear" => format!("({op} (tanh {x}) {x} {attrs})"),
-        // Products of many elements overflow.
+        // Products of many elements overflow, unless elements are at most 1.
         "scan-prod" => format!("({op} (cos (tanh {x})) {attrs})"),
         _ => format!("({op} {x} {attrs})"),
     }
@@ -47,7 +47,7 @@ fn scan_of_integers(op: &str, attrs: &str) -> String {
 
 const ORDERS: [&str; 4] = ["", ":reverse true", ":exclusive true", ":reverse true :exclusive true"];
 
-/// Rows of one element, of less and more than a block of the scan, many rows, and rows of more than a tile.
+/// Scans rows of one element, rows shorter and longer than a block of the scan, many rows, and rows longer than a tile.
 fn rows_are_scanned(device: &Device) {
     let floats: &[&str] = &["f32", "f16", "f64"];
     let shapes = [([1, 1], 1), ([3, 5], 1), ([2, 64], 3), ([70, 19], 1), ([5, 333], 3), ([1, 5000], 1)];
@@ -69,7 +69,7 @@ fn rows_are_scanned(device: &Device) {
     agree(device, "(input x f32[3 0]) (input z f32[0 3]) (output y (scan-sum x)) (output w (scan-max z))");
 }
 
-/// Rows that are a tensor's first axis, or one in the middle.
+/// Scans along the first axis of a tensor, and along an axis in the middle.
 fn columns_are_scanned(device: &Device) {
     for [outer, row, inner] in [[1, 3, 2], [2, 70, 33], [3, 5, 130], [1, 700, 9]] {
         for op in OPS {
@@ -82,9 +82,9 @@ fn columns_are_scanned(device: &Device) {
     agree(device, "(input x f32[300 70]) (output y (scan-sum x :axis -2))");
 }
 
-/// The elements are computed. Factors of a recurrence depend on fewer axes. Results are inputs of reductions and other
-/// scans, and are read elsewhere.
-fn what_is_scanned_is_computed_and_results_are_read(device: &Device) {
+/// Scans computed elements, and recurrences whose factors depend on fewer axes. Reductions, other scans and views read
+/// the results.
+fn computed_elements_are_scanned_and_results_are_read(device: &Device) {
     for order in ORDERS {
         let text = [
             format!("(input x f32[6 90]) (output y (softmax (scan-sum (exp (neg x)) {order}) :axis -1))"),
@@ -106,7 +106,7 @@ fn what_is_scanned_is_computed_and_results_are_read(device: &Device) {
     }
 }
 
-/// Scans in one direction and in both, and a selective scan: states of several channels that are summed up.
+/// Scans in one direction and in both. Also runs a selective scan, which sums the states of several channels.
 fn several_scans_are_one_kernel(device: &Device) {
     agree(device, "(input x f32[9 200]) (output y (add (scan-sum x) (scan-sum x :reverse true)))");
     agree(device, "(input x f32[9 200]) (output y (sub (scan-max x) (scan-min x :exclusive false)))");
@@ -120,12 +120,12 @@ fn several_scans_are_one_kernel(device: &Device) {
     ] {
         agree(device, &format!("{inputs} (output y {last})"));
     }
-    // The channels equal the steps in number, so that extents do not tell the axes.
+    // There are as many channels as steps, so that extents do not distinguish the axes.
     agree(device, "(input a f32[2 5 5]) (output y (reduce-sum (scan-sum a) :axes [-2] :keep false))");
 }
 
-/// Elements after an infinity, and after infinities of both signs.
-fn infinities_and_nan_stay_from_where_they_are(device: &Device) {
+/// Scans rows whose last elements are all ∞, −∞ or NaN.
+fn infinities_and_nan_reach_later_results(device: &Device) {
     let at = "(lt (iota :shape [3 80] :axis -1 :dtype i32) (const i32[] { 40 }))";
     for special in ["inf", "-inf", "nan"] {
         for op in OPS {
@@ -137,8 +137,8 @@ fn infinities_and_nan_stay_from_where_they_are(device: &Device) {
     }
 }
 
-/// Recurrences whose state is 0 at an infinite or NaN factor or while the product of factors overflows, and recurrences
-/// whose state is not 0.
+/// Runs recurrences with a factor that is infinite or NaN, and recurrences in which the product of factors overflows.
+/// The state at these factors is 0 or not: 0 · ∞ must be NaN.
 fn factors_that_are_not_finite_reach_a_state_of_0(device: &Device) {
     for len in [80, 5000] {
         let at = format!("(iota :shape [3 {len}] :axis -1 :dtype i32)");
@@ -159,7 +159,8 @@ fn factors_that_are_not_finite_reach_a_state_of_0(device: &Device) {
     }
 }
 
-/// Scans long enough that devices split them, along rows and columns, alone and within other work.
+/// Scans rows that devices split because of their length: along rows and columns, alone, and in a kernel with other
+/// ops.
 fn long_scans_are_cut(device: &Device) {
     for op in ["scan-sum", "scan-max"] {
         for order in ORDERS {

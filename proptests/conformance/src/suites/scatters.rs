@@ -1,5 +1,5 @@
-//! Tests writes by index and orders of rows through the whole engine, against the interpreter. Devices write and sort
-//! directly, or compare places with updates and elements with each other.
+//! Tests writes by index (scatters) and rankings of rows through the whole engine, against the interpreter. Devices
+//! write and sort directly, or compare each element with all ids and each element of a row with the others.
 
 use eutectic_backend::{AnchorKernel, Body, Instr, Kernel, Load, Store};
 use eutectic_ir::{
@@ -20,8 +20,8 @@ use crate::{
 pub(super) const CHECKS: &[(&str, Check)] = checks![
     elements_are_written_by_index,
     rows_are_written_by_index,
-    what_is_written_is_computed,
-    updates_count_once_beside_other_results,
+    computed_updates_are_written,
+    updates_count_once_next_to_other_results,
     many_updates_of_few_elements,
     rows_are_ordered,
     kernels_write_in_order,
@@ -44,13 +44,14 @@ fn agree_on(device: &Device, text: &str) {
     }
 }
 
-/// Returns the text of an expression that maps any integers to −1 to `extent`: the ids, and the number next to them on
-/// each side.
+/// Returns an expression, as text, that maps integers to numbers from −1 to `extent`: all valid ids, and an invalid one
+/// on each side.
 fn numbers(ids: &str, dtype: &str, extent: usize) -> String {
     format!("(sub (mod {ids} (const {dtype}[] {{ {} }})) (const {dtype}[] {{ 1 }}))", extent + 2)
 }
 
-/// Each element of the updates has an id: of one column, of lines shorter and longer than vectors, of more than a tile.
+/// Writes each update at its own id. Updates have one column, lines shorter and longer than vectors, or more elements
+/// than a tile.
 fn elements_are_written_by_index(device: &Device) {
     for [p, n, m, q] in [[1, 1, 1, 1], [1, 5, 9, 1], [3, 7, 6, 4], [2, 3, 40, 33], [1, 4, 700, 7], [5, 300, 2, 1]] {
         for dtype in ["f32", "f16", "i64", "i8"] {
@@ -62,7 +63,7 @@ fn elements_are_written_by_index(device: &Device) {
     }
 }
 
-/// The columns of a row have one id.
+/// Writes rows: all columns of a row have the same id.
 fn rows_are_written_by_index(device: &Device) {
     for [n, m, q] in [[4, 9, 3], [6, 5, 130], [3, 33, 64], [2, 3, 5000]] {
         let ids = numbers("ids", "i64", n);
@@ -72,8 +73,8 @@ fn rows_are_written_by_index(device: &Device) {
     }
 }
 
-/// More updates than elements, by threads of many blocks. Elements to which nothing is added, or zeros of either sign,
-/// keep the sign of their zero.
+/// Writes more updates than there are elements, by threads of many blocks. An element −0 must stay −0 if nothing or
+/// only −0 is added.
 fn many_updates_of_few_elements(device: &Device) {
     for (dtype, [p, n, m, q]) in [
         ("f32", [1, 6, 9000, 1]),
@@ -96,9 +97,9 @@ fn many_updates_of_few_elements(device: &Device) {
     );
 }
 
-/// A kernel with several results computes one of them over the domain of another, which has the same number of points
-/// or a multiple.
-fn updates_count_once_beside_other_results(device: &Device) {
+/// Writes updates in a kernel with another result. The kernel's domain may be that of the other result, which has as
+/// many points as the updates or a multiple. Each update must still count once.
+fn updates_count_once_next_to_other_results(device: &Device) {
     let ids = numbers("ids", "i64", 33);
     for beside in [32, 64, 96] {
         agree(device, &|op| {
@@ -110,9 +111,9 @@ fn updates_count_once_beside_other_results(device: &Device) {
     }
 }
 
-/// Updates of zeros, updates and ids that the same kernel computes, and results that are read later. Equal updates all
-/// count.
-fn what_is_written_is_computed(device: &Device) {
+/// Writes computed updates at computed ids, into zeros and into inputs. Results are read by other ops, and equal
+/// updates all count.
+fn computed_updates_are_written(device: &Device) {
     let inputs = "(input x f32[2 6 3]) (input u f32[2 11 3]) (input ids i64[2 11 1])";
     let ids = format!("(let i (expand {} :shape [2 11 3]))", numbers("ids", "i64", 6));
     agree(device, &|op| {
@@ -127,8 +128,8 @@ fn what_is_written_is_computed(device: &Device) {
     });
 }
 
-/// Rows of one element, of one vector and a part, and of many elements with few distinct values. The ordered elements
-/// are computed, and the order is read in the same kernel.
+/// Ranks rows of one element, of one vector and a part of another, and of many elements. The elements are computed, and
+/// the same kernel reads the ranks.
 fn rows_are_ordered(device: &Device) {
     for [rows, row, most] in [[3, 1, 1], [5, 19, 19], [70, 6, 2], [3, 700, 9]] {
         for dtype in ["f32", "f16", "u8", "i64"] {
@@ -144,7 +145,7 @@ fn rows_are_ordered(device: &Device) {
         device,
         "(input x f32[3 50]) (let s (softmax x :axis -1)) (output y (ranking s :most 50 :descending true)) (output p s)",
     );
-    // A sum, by order, of short rows that cross lines.
+    // A sum weighted by ranks, of short rows along the outer axis of their operands.
     agree_on(
         device,
         "(input x f32[6 40]) (input z i32[6 40]) \
@@ -153,8 +154,8 @@ fn rows_are_ordered(device: &Device) {
     );
 }
 
-/// Tests ordered stores independently of the planner's choices: every element type, ids of elements and of rows, ids
-/// out of range, many updates of few elements, and two stores of one kernel.
+/// Tests ordered stores independently of the planner's choices. Updates have several element types, and ids of elements
+/// or of rows, some out of range. There are many updates of few elements, and two stores of one kernel.
 fn kernels_write_in_order(device: &Device) {
     const TYPES: [DType; 8] =
         [DType::F32, DType::F64, DType::F16, DType::I8, DType::U8, DType::I32, DType::Bool, DType::I64];

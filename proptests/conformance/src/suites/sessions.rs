@@ -18,9 +18,9 @@ use crate::{
 pub(super) const CHECKS: &[(&str, Check)] = checks![
     states_outlive_runs_and_are_copied_by_forks,
     buffers_are_bound_and_runs_waited_for_later,
-    what_nobody_wants_is_not_computed,
+    outputs_that_are_not_requested_are_not_computed,
     sessions_on_many_threads_give_the_same_bits,
-    a_parameter_is_replaced_for_those_who_take_it,
+    a_replaced_parameter_is_used_by_sessions_that_adopt_it,
 ];
 
 const ROWS: usize = 24;
@@ -60,8 +60,8 @@ fn product() -> Kernel {
     Kernel { anchor, body: b, stores, slots: [N, WIDTH * WIDTH, N].map(|n| (DType::F32, n)).to_vec() }
 }
 
-/// Returns the program y = x · (v + w), z = sum · u, and the new value sum + x of the state `sum`. The load program
-/// computes v + w.
+/// Returns a program with the outputs y = x · (v + w) and z = sum · u. A run adds x to the state `sum`, and the load
+/// program computes v + w.
 fn program() -> Program {
     let square = WIDTH * WIDTH;
     let buffer = |count, place| Buffer { dtype: DType::F32, count, place };
@@ -129,7 +129,7 @@ fn contents(buffer: &dyn DeviceBuffer) -> Vec<u8> {
     bytes
 }
 
-/// Returns the results of a run for weights, and for sums of `before` inputs.
+/// Returns the outputs of a run with these parameters. Each of `before` earlier runs has added `x` to the state.
 fn expected(x: &Tensor, params: &[Tensor; 3], before: usize) -> [Vec<f64>; 2] {
     let [v, w, u] = [0, 1, 2].map(|n| params[n].to_f64());
     let x = x.to_f64();
@@ -159,7 +159,7 @@ fn states_outlive_runs_and_are_copied_by_forks(device: &Device) {
     check(&run(&mut *twin, &x), &expected(&x, &params(), 3));
     check(&run(&mut *twin, &x), &expected(&x, &params(), 4));
     check(&run(&mut *session, &x), &expected(&x, &params(), 3));
-    // The host reads and writes parts of it.
+    // The host can read and write parts of the state.
     let mut part = [0; 8];
     session.read(SUM, 40, &mut part).unwrap();
     let sum = read(&mut *session, SUM);
@@ -190,7 +190,7 @@ fn buffers_are_bound_and_runs_waited_for_later(device: &Device) {
         session.submit(&[true, true]).unwrap();
         session.wait().unwrap();
         assert!([Y, Z].map(|port| read(&mut *session, port)) == want);
-        // A buffer that is unbound comes back with its contents, and a state keeps its value.
+        // An unbound buffer keeps its contents, and the state keeps its value.
         let y = session.bind(Y, None).unwrap().unwrap();
         assert!(contents(&*y) == want[0].bytes());
         let sum = session.bind(SUM, None).unwrap().unwrap();
@@ -205,7 +205,7 @@ fn buffers_are_bound_and_runs_waited_for_later(device: &Device) {
     session.submit(&[true, true]).unwrap();
 }
 
-fn what_nobody_wants_is_not_computed(device: &Device) {
+fn outputs_that_are_not_requested_are_not_computed(device: &Device) {
     let (x, mut session) = (tensor(N, 5), session(device));
     session.write(X, 0, x.bytes()).unwrap();
     for before in 0..2 {
@@ -240,18 +240,18 @@ fn sessions_on_many_threads_give_the_same_bits(device: &Device) {
     }
 }
 
-fn a_parameter_is_replaced_for_those_who_take_it(device: &Device) {
+fn a_replaced_parameter_is_used_by_sessions_that_adopt_it(device: &Device) {
     let (x, before) = (tensor(N, 5), loaded(&**device.backend()));
     let mut session = before.clone().session().unwrap();
     run(&mut *session, &x);
-    // Results of the load program that runs read are not freed. The load program does not read u.
+    // Parameter u can be replaced alone: the load program does not read u, and results that runs read are not freed.
     let mut changed = params();
     changed[2] = tensor(N, 9);
     let after = before.clone().replace(&[(2, changed[2].clone())]).unwrap();
     check(&run(&mut *session, &x), &expected(&x, &params(), 1));
     session.adopt(after.clone()).unwrap();
     check(&run(&mut *session, &x), &expected(&x, &changed, 2));
-    // Loading packed v + w, and may have freed v and w.
+    // The backend may have freed v and w after the load program. Then v cannot be replaced without w.
     changed[0] = tensor(WIDTH * WIDTH, 7);
     let error = after.clone().replace(&[(0, changed[0].clone())]).err();
     let names = |error: &BackendError| matches!(error, BackendError::Released(names) if names[..] == ["`w`"]);
@@ -262,7 +262,7 @@ fn a_parameter_is_replaced_for_those_who_take_it(device: &Device) {
     check(&run(&mut *before.clone().session().unwrap(), &x), &expected(&x, &params(), 0));
     let error = before.clone().replace(&[(2, tensor(3, 0))]).err().unwrap().to_string();
     assert!(error.contains("parameter `u`"), "{error}");
-    assert!(session.adopt(loaded(&**device.backend())).is_err(), "these buffers are another program's");
+    assert!(session.adopt(loaded(&**device.backend())).is_err(), "the session adopts parameters of another program");
     // A replacement takes no memory for parameters that are kept.
     let of_u = before.bytes() + WIDTH * WIDTH * 4;
     assert!(before.clone().replace(&[(2, tensor(N, 9))]).unwrap().bytes() < of_u);

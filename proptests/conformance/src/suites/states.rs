@@ -15,7 +15,7 @@ use crate::{
     suite::{Check, checks},
 };
 
-pub(super) const CHECKS: &[(&str, Check)] = checks![states_become_what_the_interpreter_says];
+pub(super) const CHECKS: &[(&str, Check)] = checks![states_equal_those_of_the_interpreter];
 
 /// The name, the program, and the number of copies in its plan in addition to the kernels that compute.
 pub const PROGRAMS: &[(&str, usize, &str)] = &[
@@ -80,7 +80,7 @@ pub const PROGRAMS: &[(&str, usize, &str)] = &[
     ("part of a parameter", 0, "(state a f32[3 3]) (update a (update-slice w x at :axis -2)) (output y (neg a))"),
 ];
 
-/// Returns the program of a text.
+/// Parses a program, and checks that its printed text gives the same program.
 pub fn graph(text: &str) -> Graph {
     let leaves = "(input x f32[2 3]) (input at i64[]) (param w f32[3 3])";
     // `x` has a row for each of two heads, so the cache gets two heads instead of four.
@@ -145,7 +145,7 @@ fn check(name: &str, graph: &Graph, compiler: Compiler, strategy: Strategy) {
     }
 }
 
-fn states_become_what_the_interpreter_says(device: &Device) {
+fn states_equal_those_of_the_interpreter(device: &Device) {
     for (name, _, text) in PROGRAMS {
         let graph = graph(text);
         for strategy in [Strategy::Unfused, Strategy::Greedy, Strategy::Local] {

@@ -1,5 +1,5 @@
-//! Compares products whose left operand is windows of padded images with sums in f64. Sizes, strides, gaps and borders
-//! are random. Channels are last, first, or in groups.
+//! Compares products of windows of padded images, as in convolutions, with sums in `f64`. Sizes, strides, dilations and
+//! padding are random. Channels are innermost, outermost, or in groups.
 
 use crate::{
     device::Device,
@@ -48,7 +48,7 @@ fn windows_are_copied_as_they_are_needed(device: &Device) {
     (150..180).for_each(|seed| case(device, seed, DType::F64));
 }
 
-/// Sums in several parts, and right operands that are packed at once and panel by panel; segments of whole vectors.
+/// Tests sums in several parts, and right operands of few or many panels. A segment of terms is whole vectors.
 fn windows_of_many_channels(device: &Device) {
     for (seed, channels, n) in [(1, 130, 300), (2, 200, 40), (3, 32, 300)] {
         let mut build = Build::new(seed);
@@ -60,8 +60,8 @@ fn windows_of_many_channels(device: &Device) {
     }
 }
 
-/// Rows are packed for many panels, in segments of whole vectors. Terms of a segment are contiguous or one plane away
-/// from each other in memory.
+/// Tests rows that are packed for many panels, in segments of whole vectors. Terms of a segment are contiguous in
+/// memory, or at a distance of one image plane.
 fn windows_that_are_packed(device: &Device) {
     for (seed, last) in [(4, true), (5, false)] {
         let mut build = Build::new(seed);
@@ -73,8 +73,8 @@ fn windows_that_are_packed(device: &Device) {
     }
 }
 
-/// Lines of an image that are long enough for blocks of rows. Elements that windows share are copied once, between
-/// borders of any width, with windows completely inside of these.
+/// Tests image lines that are long enough for blocks of rows. Elements that windows share are copied once. The padding
+/// has any width, and may contain whole windows.
 fn windows_that_slide_along_lines(device: &Device) {
     for seed in 0..80 {
         let mut build = Build::new(seed);
@@ -102,8 +102,8 @@ fn windows_that_slide_along_lines(device: &Device) {
     }
 }
 
-/// Taps with large dilation: many are outside for all windows of a line of the image, or for all windows. Taps that
-/// read zeros are not multiplied.
+/// Tests taps with large dilation. Many are outside of the image for all windows of a line, or for all windows. Kernels
+/// do not multiply taps that read only zeros.
 fn windows_with_most_taps_outside(device: &Device) {
     for seed in 0..24 {
         let mut build = Build::new(seed);
@@ -125,8 +125,8 @@ fn windows_with_most_taps_outside(device: &Device) {
     }
 }
 
-/// Channels are first, and the terms of a window are the taps of one channel after the other. Kernels read lines of a
-/// window's columns in place, one row of the image at a time.
+/// Tests images whose channels are outermost. The terms of a window are the taps of one channel after the other.
+/// Kernels read the lines of windows in place, one row of the image at a time.
 fn windows_whose_taps_are_innermost(device: &Device) {
     for seed in 0..60 {
         let mut build = Build::new(seed);
@@ -162,8 +162,9 @@ fn windows_whose_taps_are_innermost(device: &Device) {
     }
 }
 
-/// Many groups of few channels and few results, with one channel and one result for depthwise convolutions. Weights are
-/// by groups or by taps, the result has its channels last or first, and there is an epilogue.
+/// Tests many groups of few channels and few results. A group of one channel and one result is a depthwise convolution.
+/// Weights are ordered by groups or by taps, and the result's channels are innermost or not. Some cases have an
+/// epilogue.
 fn windows_of_narrow_groups(device: &Device) {
     for seed in 0..200 {
         let mut build = Build::new(seed);
@@ -209,8 +210,8 @@ fn windows_of_narrow_groups(device: &Device) {
     }
 }
 
-/// Separate channels, whose images follow each other in lines of several vectors, with strides of one and two. The sums
-/// are followed by a bias of each channel or a whole tensor, bounds, and another op.
+/// Tests depthwise convolutions of images with long lines, with strides of one and two. An epilogue adds a number for
+/// each channel or a whole tensor, and applies a clamp or an activation.
 fn windows_of_long_lines(device: &Device) {
     for seed in 0..120 {
         let mut build = Build::new(seed);
@@ -251,8 +252,8 @@ fn windows_of_long_lines(device: &Device) {
     }
 }
 
-/// Weights as left operands: per channel or group, several results a channel, in each floating type. The image has a
-/// prologue, and the sums an epilogue; windows have gaps, also in images of one element.
+/// Tests weights as left operands, with one or several results for each group, in each floating-point type. Some images
+/// have a prologue, and some have one element. Some sums have an epilogue.
 fn windows_as_right_operands(device: &Device) {
     for seed in 0..160 {
         let mut build = Build::new(seed);

@@ -1,6 +1,6 @@
 //! Reads Rust files as tokens, for tests of the source.
 
-/// Returns the tokens of a file, without the items that are there for tests.
+/// Returns the tokens of a file, without items that have `#[cfg(test)]`.
 pub fn tokens_outside_tests(text: &str) -> Vec<String> {
     let mut all = tokens(text);
     let mut at = 0;
@@ -18,7 +18,7 @@ pub fn tokens_outside_tests(text: &str) -> Vec<String> {
     all
 }
 
-/// Returns the end of the item that starts at `at`: after its braces, or after a semicolon before them.
+/// Returns the end of the item that starts at `at`: after its braces, or after a semicolon if that comes first.
 fn after_item(tokens: &[String], at: usize) -> usize {
     let mut depth = 0;
     for (n, token) in tokens.iter().enumerate().skip(at) {
@@ -38,8 +38,8 @@ pub fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Returns the tokens of Rust source: words, `::`, string literals with their quotes, and each other character. Leaves
-/// out white space, comments, character literals and the quotes of lifetimes.
+/// Returns the tokens of Rust source: words, `::`, string literals with their quotes, and each other character. Omits
+/// white space, comments, character literals and the quotes of lifetimes.
 fn tokens(text: &str) -> Vec<String> {
     let (mut tokens, mut rest) = (Vec::new(), text);
     while let Some(c) = rest.chars().next() {

@@ -1,4 +1,4 @@
-//! Attention over batches, masks and layouts of operands and results.
+//! Tests attention with batches, biases, and several layouts of operands and results.
 
 use eutectic_backend::{AnchorKernel, AttentionAxes, Body, EmptyRow, Instr, ScoreForm};
 use eutectic_ir::{DType, index::Index};
@@ -9,7 +9,7 @@ use crate::{
     kernels::build::{Build, body, constant, map, push},
 };
 
-/// The extents of an attention, and the kind of its bias.
+/// The extents of an attention, and the kind of its bias, which is 0 for none.
 struct Case {
     batch: &'static [usize],
     s: usize,
@@ -32,7 +32,8 @@ pub(super) fn attentions(device: &Device) {
         case(&[2], 300, 40, 70, 33, 0.0, 1),
         case(&[2], 70, 100, 80, 80, 0.0, 1),
         case(&[], 20, 70, 88, 96, 0.0, 2),
-        // Odd numbers of tiles of 64, 32 and 16 keys. If half as many parts share the tiles, the last part has none.
+        // The keys are an odd number of tiles of 64, 32 or 16 keys. If half as many parts share the tiles, the last
+        // part has none.
         case(&[2], 9, 570, 64, 64, 0.0, 4),
         case(&[2], 9, 590, 64, 64, 0.0, 4),
     ];
@@ -74,19 +75,19 @@ pub(super) fn attentions(device: &Device) {
     }
 }
 
-/// Returns a bias of a case: a mask of the keys, an expression of query and key, or stored numbers, perhaps with hidden
-/// blocks.
+/// Returns the bias of a case: numbers for each key, an expression of query and key, or stored numbers, perhaps with
+/// hidden blocks.
 fn bias_of(build: &mut Build, case: &Case, dtype: DType) -> Body {
     let domain: Vec<_> = case.batch.iter().copied().chain([case.s, case.t]).collect();
     let mut b = body(&domain);
     let rank = b.domain.len();
     let mut x = match case.bias {
-        // A mask over the keys.
+        // A number for each key.
         1 => {
             let slot = build.input(dtype, case.t);
             build.load(&mut b, slot, Index::coord(rank - 1))
         }
-        // A mask that depends on both query and key.
+        // An expression that depends on query and key.
         2 => {
             let slot = build.input(dtype, case.s);
             let x = build.load(&mut b, slot, Index::coord(rank - 2));
@@ -96,7 +97,7 @@ fn bias_of(build: &mut Build, case: &Case, dtype: DType) -> Body {
         _ => build.dense(&mut b, dtype),
     };
     if case.bias == 3 {
-        // Some rows have no finite score, others none in the first block of keys.
+        // Some rows have no finite score, and others have none in the first block of keys.
         let i = push(&mut b, Instr::Coordinate { index: Index::coord(rank - 2), dtype: DType::I64 });
         let j = push(&mut b, Instr::Coordinate { index: Index::coord(rank - 1), dtype: DType::I64 });
         let one = constant(&mut b, 600.0, DType::I64);

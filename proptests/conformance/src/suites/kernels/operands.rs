@@ -1,11 +1,12 @@
-//! Operands of products and of attention, in several forms.
+//! Builds operands of products and of attention, in several forms.
 
 use eutectic_backend::Body;
 use eutectic_ir::{DType, index::Index};
 
 use crate::kernels::build::{Build, body, constant, map};
 
-/// Returns an operand: a plain load, possibly transposed, or with arithmetic before it.
+/// Returns an operand of one of five kinds: contiguous, transposed, one matrix for all batches, a random layout, or a
+/// random layout with scaled elements.
 pub(super) fn operand(build: &mut Build, domain: &[usize], dtype: DType, kind: usize) -> Body {
     let mut b = body(domain);
     let mut x = match kind {
