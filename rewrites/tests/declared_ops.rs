@@ -246,7 +246,7 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         ),
         ("(?x F[A..])", "(?x F[A..]) (?k float)", &["`?k` is declared but never used", "remove it"]),
         ("(F float)", "(F float) (G any)", &["`G` is declared but never used"]),
-        ("(?x F[A..])", "", &["it has no operand"]),
+        ("(?x F[A..])", "", &["the op has no operand"]),
         ("(?x F[A..])", "(?x F[A..] const)", &["the declaration of an operand has only a type"]),
         ("(?x F[A..])", "(?x F[A..]) (?k folat)", &["this is not a kind of attribute", "did you mean `float`?"]),
         ("(?x F[A..])", "(?x F[A..]) (?k float :default soon)", &["this is not a value of the attribute"]),
@@ -254,17 +254,17 @@ fn wrong_declarations_say_what_where_and_what_to_do() {
         ("(?x F[A..])", "(?x F[A..]) (?k axes :default [-1])", &["cannot give this attribute a default"]),
         ("(?x F[A..])", "(near ?x 1.0)", &["an op declares only element types, operands and attributes"]),
         ("(F float)", "(F flaot)", &["this is not a class of element types", "did you mean `float`?"]),
-        ("(result F[A..])", "", &["it has no `result`"]),
+        ("(result F[A..])", "", &["the declaration has no `result`"]),
         ("(result F[A..])", "(resutl F[A..])", &["this is not a part of an op", "did you mean `result`?"]),
         (
             "(result F[A..])",
             "(result F[A..]) (onnx com.me)",
-            &["cannot read `onnx` because it occurs twice or has the wrong number of parts"],
+            &["cannot read `onnx` because it occurs twice or has the wrong number of arguments"],
         ),
         (
             "(is (neg ?x))",
             "(is (neg ?x) ?x)",
-            &["cannot read `is` because it occurs twice or has the wrong number of parts"],
+            &["cannot read `is` because it occurs twice or has the wrong number of arguments"],
         ),
     ] {
         let text = op(&sound.replace(from, to));

@@ -1,5 +1,7 @@
 //! Checks that a rule fires on its own left side, and does not fire if a guard is broken.
 
+use std::collections::BTreeSet;
+
 use eutectic_rewrites::{Choice, Contract, Fp, Options, Probe, RuleSet, Unmatched, optimize};
 
 use crate::{
@@ -42,7 +44,7 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
     let mut fired = 0;
     // Try all orders if there are few. Otherwise, try the written order, the orders that swap the operands of one op,
     // and the order that swaps all.
-    let some: Vec<u64> = match ways <= WAYS {
+    let some: BTreeSet<u64> = match ways <= WAYS {
         true => (0..ways).collect(),
         false => (0..WAYS - 1).map(|n| (1 << n) & (ways - 1)).chain([ways - 1]).collect(),
     };

@@ -253,10 +253,12 @@ fn has_parts(node: &Node) -> bool {
     class.leaves_order_open() && (!matches!(class, Class::Composite) || short())
 }
 
-/// Returns whether a graph has only pointwise ops, views and updates, so that no reduction combines infinities.
+/// Returns whether a graph has only pointwise ops, views and updates that replace elements, so that no reduction
+/// combines infinities.
 fn is_pointwise(graph: &Graph) -> bool {
-    let class = |class| {
+    let alone = |class: &Class| {
         matches!(class, Class::Leaf(_) | Class::Pointwise | Class::View(_) | Class::Update(..) | Class::Project)
+            && !class.leaves_order_open()
     };
-    graph.nodes().all(|(_, node)| class(node.op.def().class))
+    graph.nodes().all(|(_, node)| alone(&node.op.def().class))
 }

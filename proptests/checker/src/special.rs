@@ -68,7 +68,8 @@ pub fn values(sides: &Sides, manner: Manner<'_>, turns: &mut Turns, random: &mut
         Style::Ends => {
             let (turn, values) = (turns.next("ends"), fitting(sides, manner, random));
             let halved = (turn % 4 == 1).then(|| values::halved(&values, manner, turn / 4)).flatten();
-            let opposed = || (turn % 2 == 1).then(|| values::opposed(&values, manner, turn / 2));
+            // A count of its own, since half of the odd turns may be used up by `halved`.
+            let opposed = || (turn % 2 == 1).then(|| values::opposed(&values, manner, turns.next("opposed")));
             (Style::Ends, halved.or_else(opposed).unwrap_or(values))
         }
         style => (style, fitting(sides, manner, random)),

@@ -75,7 +75,6 @@ struct Parameters {
 struct Run {
     parameters: Arc<Parameters>,
     contents: Contents,
-    wanted: Vec<bool>,
     lengths: Vec<usize>,
 }
 
@@ -108,8 +107,8 @@ impl Loaded for Parameters {
     }
 
     fn session(self: Arc<Self>) -> Result<Box<dyn Session>, BackendError> {
-        let (wanted, lengths) = (vec![true; self.code.0.outputs.len()], self.code.0.most());
-        Ok(Box::new(Run { contents: self.contents.clone(), parameters: self, wanted, lengths }))
+        let lengths = self.code.0.most();
+        Ok(Box::new(Run { contents: self.contents.clone(), parameters: self, lengths }))
     }
 
     fn bytes(&self) -> usize {
@@ -138,7 +137,7 @@ impl Session for Run {
 
     fn fork(&mut self) -> Result<Box<dyn Session>, BackendError> {
         let (parameters, contents) = (self.parameters.clone(), self.contents.clone());
-        Ok(Box::new(Run { parameters, contents, wanted: self.wanted.clone(), lengths: self.lengths.clone() }))
+        Ok(Box::new(Run { parameters, contents, lengths: self.lengths.clone() }))
     }
 
     fn set_lengths(&mut self, lengths: &[usize]) -> Result<(), BackendError> {

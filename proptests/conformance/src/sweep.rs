@@ -84,7 +84,8 @@ impl Sweep<'_> {
             let (fused, apart) = (run(Strategy::Local)?, run(Strategy::Unfused)?);
             for ((name, _), (a, b)) in case.graph.outputs().iter().zip(fused.iter().zip(&apart)) {
                 let (x, y) = (a.to_f64(), b.to_f64());
-                let differs = |at: &usize| x[*at] != y[*at] && !(x[*at].is_nan() && y[*at].is_nan());
+                let differs =
+                    |at: &usize| x[*at].to_bits() != y[*at].to_bits() && !(x[*at].is_nan() && y[*at].is_nan());
                 if let Some(at) = (0..x.len()).find(differs) {
                     return Err(anyhow!("{name}: element {at} is {} fused, and {} op by op", x[at], y[at]));
                 }

@@ -92,7 +92,8 @@ pub fn with(facts: &Facts, term: &T, vars: &BTreeMap<u32, Poly>) -> Res<T> {
             Rc::new(Term::Apply(op.clone(), ty.clone(), args))
         }
         Term::Reduce(how, ty, bound, body) => {
-            // Bound variables are fresh, or named by their nesting depth, so substitution captures none.
+            // Bound variables are fresh, or named by their nesting depth.
+            no_capture(bound, vars, |v| body.mentions(v))?;
             let bound = bound.iter().map(|(v, e)| Ok((*v, index(e)?))).collect::<Res<_>>()?;
             Rc::new(Term::Reduce(*how, ty.clone(), bound, with(facts, body, vars)?))
         }
@@ -191,26 +192,39 @@ fn quotient_read(of: &Bound) -> Option<(u32, Poly, Poly)> {
     found
 }
 
-/// Returns the nesting depth of reductions in a term. Canonical names contain the depth, so that those of nested
-/// reductions differ.
-fn height(term: &T) -> u32 {
-    match &**term {
-        Term::Reduce(_, _, _, body) => 1 + height(body),
-        Term::Apply(_, _, args) => args.iter().map(height).max().unwrap_or(0),
-        Term::If(_, a, b) => height(a).max(height(b)),
-        // Integers that are read from tensors may contain reductions.
-        other => {
-            let mut most = 0;
-            other.visit_indices(&mut |p| {
-                p.visit(&mut |atom| {
-                    if let Atom::Value(t) = atom {
-                        most = most.max(height(t));
-                    }
-                });
-            });
-            most
+/// Returns the nesting depth of reductions in a term, also of those inside its indices. Canonical names contain the
+/// depth, so that those of nested reductions differ.
+pub fn height(term: &Term) -> u32 {
+    match term {
+        Term::Num(_) | Term::Param(_) => 0,
+        Term::Index(p) => index_height(p),
+        Term::Read(_, _, at) => at.iter().map(index_height).max().unwrap_or(0),
+        Term::Apply(_, _, args) => args.iter().map(|a| height(a)).max().unwrap_or(0),
+        Term::Reduce(_, _, vars, body) => 1 + vars.iter().map(|(_, e)| index_height(e)).fold(height(body), u32::max),
+        Term::If(conditions, a, b) => conditions.iter().map(index_height).fold(height(a).max(height(b)), u32::max),
+    }
+}
+
+/// Returns the nesting depth of reductions in an index. Integers that are read from tensors may contain reductions.
+pub fn index_height(p: &Poly) -> u32 {
+    let mut most = 0;
+    p.visit(&mut |atom| {
+        if let Atom::Value(t) = atom {
+            most = most.max(height(t));
+        }
+    });
+    most
+}
+
+/// Refuses a substitution by which a binder of `bound` would capture a variable. `mentions` says whether the body of
+/// the binder contains a variable.
+pub fn no_capture(bound: &[(u32, Poly)], vars: &BTreeMap<u32, Poly>, mentions: impl Fn(u32) -> bool) -> Res<()> {
+    for (v, _) in bound {
+        if vars.iter().any(|(old, new)| old != v && new.mentions(*v) && mentions(*old)) {
+            return stop(format!("the name of index {v} is bound twice in nested reductions"));
         }
     }
+    Ok(())
 }
 
 /// Returns the reduction with canonical variable names, in the order of variables that gives the least term.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use crate::{
-    bind::{index_with, with},
+    bind::{index_with, no_capture, with},
     facts::{Res, Stop},
     real::{Factor, Product, Real, take},
     signs::Known,
@@ -70,6 +70,7 @@ impl Factor {
                 Factor::Call(Rc::clone(name), args)
             }
             Factor::Reduce(how, bound, body) => {
+                no_capture(bound, vars, |v| body.mentions(v))?;
                 let bound =
                     bound.iter().map(|(v, e)| Ok((*v, index_with(facts.facts(), e, vars)?))).collect::<Res<_>>()?;
                 Factor::Reduce(*how, bound, Box::new(body.rename(facts, vars)?))

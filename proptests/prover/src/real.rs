@@ -10,7 +10,10 @@ use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use eutectic_ir::ops::Reduction;
 
-use crate::term::{Poly, T};
+use crate::{
+    bind::{height, index_height},
+    term::{Poly, T},
+};
 
 /// A coefficient without its last bits, at least five of them. Constants that were computed in two ways then compare
 /// equal.
@@ -215,19 +218,23 @@ impl Real {
         self.0.keys().any(|p| p.power.mentions(id) || p.factors.keys().any(|f| f.mentions(id)))
     }
 
-    /// Returns the nesting depth of reductions.
+    /// Returns the nesting depth of reductions, also of those inside indices.
     pub fn height(&self) -> u32 {
-        let of = |f: &Factor| match f {
-            Factor::Inverse(r) | Factor::Root(r) => r.height(),
-            Factor::Reduce(_, _, r) => 1 + r.height(),
-            Factor::Call(_, args) => args.iter().map(Real::height).max().unwrap_or(0),
-            _ => 0,
-        };
-        self.0.keys().map(|p| p.power.height().max(p.factors.keys().map(of).max().unwrap_or(0))).max().unwrap_or(0)
+        self.0.keys().map(|p| p.factors.keys().map(Factor::height).fold(p.power.height(), u32::max)).max().unwrap_or(0)
     }
 }
 
 impl Factor {
+    fn height(&self) -> u32 {
+        match self {
+            Factor::Leaf(t) | Factor::Truth(t) => height(t),
+            Factor::Holds(of) => of.iter().map(index_height).max().unwrap_or(0),
+            Factor::Inverse(r) | Factor::Root(r) => r.height(),
+            Factor::Reduce(_, vars, r) => 1 + vars.iter().map(|(_, e)| index_height(e)).fold(r.height(), u32::max),
+            Factor::Call(_, args) => args.iter().map(Real::height).max().unwrap_or(0),
+        }
+    }
+
     /// Returns whether an index variable appears in the factor.
     pub fn mentions(&self, id: u32) -> bool {
         match self {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use eutectic_ir::{Class, ops::Reduction};
 
 use crate::{
-    bind::with,
+    bind::{index_height, index_with, named, with},
     call::Case,
     facts::Res,
     lower::{Lower, MARK},
@@ -159,13 +159,13 @@ impl Node {
         let known = Known(case);
         let mentioned = |v: u32| real.mentions(v) || self.place.polys().any(|p| p.mentions(v));
         let vars: Vec<(u32, Poly)> = self.vars.iter().filter(|(v, _)| mentioned(*v)).cloned().collect();
-        let (vars, (place, real)) = crate::bind::named(
+        let (vars, (place, real)) = named(
             &vars,
             |map| {
-                let index = |p: &Poly| crate::bind::index_with(&case.facts, p, map);
+                let index = |p: &Poly| index_with(&case.facts, p, map);
                 Ok((self.place.map(index)?, real.rename(&known, map)?))
             },
-            real.height(),
+            self.place.polys().map(index_height).fold(real.height(), u32::max),
         )?;
         Ok(Value { vars: vars.into_iter().map(|(_, e)| e).collect(), place, real })
     }

@@ -13,7 +13,7 @@ use eutectic_ir::{DType, ops::Reduction};
 
 use super::bounds::is_sum_of_weights;
 use crate::{
-    bind::{index_with, named},
+    bind::{height, index_height, index_with, named, with},
     bits,
     call::Case,
     facts::{Res, stop},
@@ -280,7 +280,9 @@ fn named_entry(case: &Case, what: &str, at: &[Poly], of: &Option<Real>, place: &
     let (own, others): (Vec<_>, Vec<_>) = place.vars.iter().cloned().partition(|(v, _)| mentioned(*v));
     let not_empty = others.iter().map(|(_, e)| e - &Poly::int(1)).filter(|p| !facts.nonneg(p));
     let not_empty: Vec<Poly> = not_empty.collect();
-    let height = of.as_ref().map_or(0, Real::height);
+    let indices = at.iter().chain(&conditions).chain(place.outside.iter().flatten()).map(index_height);
+    let tests = place.truths.iter().map(|(t, _)| height(t));
+    let depth = indices.chain(tests).fold(of.as_ref().map_or(0, Real::height), u32::max);
     let (vars, (at, of, conditions, outside, truths)) = named(
         &own,
         |map| {
@@ -290,11 +292,11 @@ fn named_entry(case: &Case, what: &str, at: &[Poly], of: &Option<Real>, place: &
             let conditions: BTreeSet<Poly> = conditions.iter().map(index).collect::<Res<_>>()?;
             let every = |all: &Vec<Poly>| all.iter().map(index).collect::<Res<_>>();
             let outside: BTreeSet<BTreeSet<Poly>> = place.outside.iter().map(every).collect::<Res<_>>()?;
-            let truth = |(t, b): &(T, bool)| Ok((by_value(case, &crate::bind::with(facts, t, map)?)?, *b));
+            let truth = |(t, b): &(T, bool)| Ok((by_value(case, &with(facts, t, map)?)?, *b));
             let truths: BTreeSet<(T, bool)> = place.truths.iter().map(truth).collect::<Res<_>>()?;
             Ok((at, of, conditions, outside, truths))
         },
-        height,
+        depth,
     )?;
     let conditions = conditions.into_iter().chain(not_empty).collect();
     let vars = vars.into_iter().map(|(_, e)| e).collect();

@@ -98,10 +98,12 @@ impl Errors<'_> {
     /// Returns whether the result of an op is exact in its type.
     fn is_exact(&self, op: &str, ty: &Ty, args: &[T]) -> bool {
         let zero = |t: &T| t.number() == Some(0.0);
+        let one = |t: &T| t.number().is_some_and(|x| x.abs() == 1.0);
         match op {
             "neg" | "abs" | "max" | "min" | "where" | "act none" | "act relu" => true,
             "add" | "sub" => args.iter().any(zero),
-            "mul" | "div" => args[1..].iter().chain(args.first()).any(|t| t.number().is_some_and(|x| x.abs() == 1.0)),
+            "mul" => args.iter().any(one),
+            "div" => one(&args[1]),
             "cast" => {
                 let of = |ty: Option<&Ty>| ty.and_then(|ty| (self.digits)(ty));
                 matches!((of(args[0].ty()), of(Some(ty))), (Some([_, from]), Some([to, _])) if from <= to)
