@@ -3,7 +3,7 @@
 //! The bound of a result is the tolerance against which a kernel is judged. The bound assumes:
 //!
 //! - Each operation is rounded to the computing type: f32 for f16 and bf16, and otherwise the type itself. Values of
-//! f16 and bf16 are rounded again when they are stored.
+//!   f16 and bf16 are rounded again when they are stored.
 //! - Elementary functions are accurate to the units in the last place that [`Scalar`](crate::Scalar) states for them.
 //! - Sums and products are computed in any order.
 //! - Subnormal results may be flushed to zero.

@@ -12,8 +12,8 @@ use super::{
 /// The largest number of phases. Each phase is a separate convolution.
 const MOST: usize = 16;
 
-/// The results of one phase along an axis. Result m, in `first..first + count`, is Σ x[m − start − j·dilation] · w[tap
-/// + j·step] over the taps j.
+/// The results of one phase along an axis. Result m, in `first..first + count`, is the sum over the taps j of
+/// x[m − start − j·dilation] · w[tap + j·step].
 #[derive(Clone, Copy)]
 struct Phase {
     tap: usize,
