@@ -231,7 +231,8 @@ fn costs_are_fitted_written_and_read() {
     eutectic(["opt", &graph, "--costs", &costs]).good();
 
     let negative = utf8(dir.file("negative.toml", text.replace("launch = \"", "launch = \"-")));
-    eutectic(["opt", &graph, "--costs", &negative]).refused(&["as a cost because it is not positive and finite"]);
+    eutectic(["opt", &graph, "--costs", &negative])
+        .refused(&["as a coefficient because it must be positive and finite"]);
     let none = utf8(dir.path("none.toml"));
     eutectic(["opt", &graph, "--costs", &none]).refused(&["--costs", "`eutectic tune` writes such a file"]);
 }

@@ -96,7 +96,7 @@ fn results_that_do_not_fit_into_what_is_left_are_refused() {
     // With the first limit, the session's output does not fit. With the second one, the caller's copy of it does not
     // fit.
     for (bytes, says) in [
-        (2_500_000_000, "no 2800000000 bytes of memory are left"),
+        (2_500_000_000, "cannot allocate 2800000000 bytes because too little memory is left"),
         (5_000_000_000, "cannot allocate 2800000000 bytes of memory"),
     ] {
         with_memory(bytes, "run", &graph).refused(&[says]);

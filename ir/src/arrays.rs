@@ -16,10 +16,12 @@ pub enum NoView {
         asked: DType,
     },
     /// The tensor is a part of a file that is not aligned.
-    #[error("cannot view this {0} because its memory is not aligned for it; copy the elements by `Tensor::values`")]
+    #[error(
+        "cannot view the tensor because its memory is not aligned for {0}; copy the elements with `Tensor::values`"
+    )]
     Alignment(DType),
     /// The extents are too large for `ndarray`.
-    #[error("cannot view a tensor of these extents: {0}; reshape it")]
+    #[error("cannot view the tensor because `ndarray` rejects its extents ({0}); reshape it")]
     Extents(String),
 }
 

@@ -190,8 +190,8 @@ impl Add for Bounded {
         let lost = if sum.is_finite() { lost.abs() } else { 0.0 };
         let is_chain = a.terms > 0.0 || b.terms > 0.0;
         let terms = a.magnitude() + b.magnitude();
-        // Another order of three or more terms may round where this one is exact or cancels. If even the sum of their
-        // magnitudes has few enough bits, no order rounds.
+        // Summing three or more terms in another order may round although this order is exact. No order rounds if the
+        // sum of magnitudes is exactly representable.
         let reordered = if is_chain && terms.is_finite() && !is_exact(terms, unit) { unit * terms } else { 0.0 };
         Bounded { terms, ..Bounded::computed(sum, propagated + lost + reordered, unit, 1.0) }
     }

@@ -258,8 +258,8 @@ fn repeated<S: Scalar>(node: &Node, operands: &[&Value<S>], keep: Keep<S>) -> Re
     let mut last: Vec<Value<S>> = operands[..carried].iter().map(|value| (*value).clone()).collect();
     let mut all: Vec<Vec<Value<S>>> = vec![Vec::with_capacity(times); body.outputs().len() - carried];
     for time in 0..times {
-        // If the condition is uncertain within its error bound, the frozen body selects between the old and the new
-        // value.
+        // An uncertain condition does not end the loop. The body from `Loop::frozen` then selects between the old and
+        // the new values.
         if of.condition.is_some_and(|condition| last[condition].get(0).int() == Some(0)) {
             break;
         }

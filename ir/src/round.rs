@@ -1,9 +1,8 @@
 //! Conversions of numbers to 16-bit elements with a single rounding, as kernels convert. They are faster than
 //! [`FloatFormat`](crate::FloatFormat), which supports any format.
 //!
-//! The crate `half` rounds twice: to `f16` it converts an `f64` by way of `f32` if the processor has F16C, and to
-//! `bf16` it ignores the lower half of the significand. So a number just above the midpoint of two elements becomes
-//! the lower one.
+//! The crate `half` rounds an `f64` to `f16` through `f32` if the processor has F16C. For `bf16` it drops the low 32
+//! bits. Both can turn a number just above a midpoint into a tie, which may round down.
 
 use half::{bf16, f16};
 

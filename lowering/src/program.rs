@@ -124,7 +124,8 @@ struct Lowering<'a> {
     run: Vec<(Step, Option<(usize, usize)>)>,
     /// Copies of new values to their states.
     updates: Vec<CopyElision>,
-    /// Copies of tensors before updates of a part, in the run program.
+    /// Copies in the run program that may be elided: copies of a tensor before an op updates part of it, and stores
+    /// that only copy a tensor.
     parts: Vec<CopyElision>,
 }
 

@@ -302,7 +302,8 @@ impl<'a> RuleReader<'a> {
             "canonical" if items.is_empty() => parts.canonical = true,
             _ if RULE_PARTS.contains(&head) => {
                 let help = "a rule has one `forall`, `group`, `backend`, `device`, `phase`, `price` and `eq`; `once` and `canonical` stand alone";
-                return self.wrong(item.span.clone(), format!("`{head}` occurs twice or has too many arguments"), help);
+                let message = format!("`{head}` occurs twice or has the wrong number of arguments");
+                return self.wrong(item.span.clone(), message, help);
             }
             _ => {
                 let help = did_you_mean(head, RULE_PARTS.iter().copied()).unwrap_or_else(|| SHAPE_OF_A_RULE.into());

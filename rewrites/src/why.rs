@@ -103,7 +103,9 @@ fn idle(rule: &Rule, statistics: &RuleStatistics) -> Option<&'static str> {
         (0, ..) => None,
         (_, 0, _) if refused == matches => Some("the right side has another type than the left side, or has none"),
         (_, 0, _) if rule.once => Some("the right side is not estimated to be cheaper at any match"),
-        (_, 0, _) if rule.group => Some("no two matches agree in the values that members of the group share"),
+        (_, 0, _) if rule.group => Some(
+            "no two matches have equal values for the operands and attributes that all members of a group must share",
+        ),
         (_, 0, _) => Some(
             "the right side has no value because a quotient is inexact or an integer attribute would get another number",
         ),

@@ -218,7 +218,7 @@ fn guards_that_are_wrong_say_so() {
         errors.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     assert!(told("(backend)").contains("this does not name a backend"));
-    assert!(told("(device)").contains("`device` occurs twice or has too many arguments"));
+    assert!(told("(device)").contains("`device` occurs twice or has the wrong number of arguments"));
     for wrong in
         ["(device (least memry 8))", "(device (memory 8))", "(device (least memory -1))", "(device (least memory 0.5))"]
     {

@@ -1,4 +1,5 @@
-//! Tests that all embedded packs load.
+//! Tests the embedded packs: loading, checks on samples, lints and rewrite cycles. Also tests the selection of rules by
+//! patterns.
 
 use std::path::Path;
 

@@ -8,9 +8,10 @@ use crate::{
 };
 
 impl Program {
-    /// Returns the faults of a program, each with its model part. Faults are buffers outside of their memory, steps
-    /// whose buffers do not fit their kernels, exits that do not lead forwards, and memory that a step both reads and
-    /// writes without an entry in [`Step::in_place`].
+    /// Returns the faults of a program, each with the model part of its step. Examples are buffers outside of their
+    /// memory, steps whose buffers do not fit their kernels, and invalid exits. A step is also at fault if it
+    /// overwrites memory that it reads without an entry in [`Step::in_place`]. Faults of buffers and exits have the
+    /// default origin.
     pub fn problems(&self) -> Vec<(Origin, String)> {
         let mut problems = Vec::new();
         for (id, buffer) in self.buffers.iter().enumerate().filter(|(_, buffer)| !self.has_place(buffer)) {
@@ -37,10 +38,9 @@ impl Program {
                 }
             }
         }
-        let exits = self.exits.iter().filter(|exit| !self.is_exit(exit));
-        problems.extend(exits.map(|exit| {
-            let why = "because it does not skip to a later step, or its condition is not one bool of the run arena";
-            (Origin::default(), format!("cannot exit before step {} {why}", exit.before))
+        problems.extend(self.exits.iter().filter_map(|exit| {
+            let why = self.exit_fault(exit)?;
+            Some((Origin::default(), format!("cannot exit before step {} because {why}", exit.before)))
         }));
         if !self.exits.is_sorted_by_key(|exit| exit.before) {
             problems.push((Origin::default(), "cannot run the exits because they are not sorted by step".into()));
@@ -48,12 +48,16 @@ impl Program {
         problems
     }
 
-    /// Returns whether an exit is valid: it skips to a later step, and a single bool in the run arena decides it.
-    fn is_exit(&self, exit: &Exit) -> bool {
+    /// Returns the reason why an exit is invalid; `None` if it is valid.
+    fn exit_fault(&self, exit: &Exit) -> Option<&'static str> {
         let decides = |buffer: &Buffer| {
             buffer.dtype == DType::Bool && buffer.count == 1 && matches!(buffer.place, Place::Arena(_))
         };
-        exit.before < exit.to && exit.to <= self.run.len() && self.buffers.get(exit.unless).is_some_and(decides)
+        if exit.before >= exit.to || exit.to > self.run.len() {
+            return Some("the exit leads to no later step");
+        }
+        let is_decided = self.buffers.get(exit.unless).is_some_and(decides);
+        (!is_decided).then_some("its condition is not a single bool in the run arena")
     }
 
     fn has_place(&self, buffer: &Buffer) -> bool {
@@ -75,7 +79,8 @@ impl Program {
         }
     }
 
-    /// Returns whether a part is within the buffer that contains it.
+    /// Returns whether a part is a valid range of its containing buffer. Both must have one element type and be in the
+    /// run arena, and the containing buffer must not be a part.
     fn is_part(&self, id: BufferId, part: Part) -> bool {
         let (Some(buffer), Some(whole)) = (self.buffers.get(id), self.buffers.get(part.of)) else { return false };
         let (Place::Arena(at), Place::Arena(from)) = (&buffer.place, &whole.place) else { return false };
@@ -115,8 +120,8 @@ impl Program {
         })
     }
 
-    /// Returns a fault of the step's use of memory: it reads memory that it writes without declaring the pair of slots
-    /// as in place, or it declares a pair that does not share memory.
+    /// Returns a fault of a step whose slots share memory; `None` if there is none. A shared pair must be declared in
+    /// [`Step::in_place`] and begin at the same byte. A declared pair must share memory, unless the read slot is empty.
     fn misplaced(&self, step: &Step) -> Option<String> {
         let memory: Vec<_> = step.buffers.iter().map(|&buffer| self.memory(buffer)).collect();
         let shared = |pair: &InPlace| memory[pair.read].overlaps(&memory[pair.written]);

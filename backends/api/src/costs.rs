@@ -36,7 +36,7 @@ pub struct Coefficient {
     pub table: Option<&'static str>,
     /// The coefficient's name in the table.
     pub name: &'static str,
-    /// A description of the time, size or rate; printed as a comment in files.
+    /// The description of the coefficient. It is printed as a comment in files of costs.
     pub doc: &'static str,
     /// The unit of the value, and the range of valid values.
     pub quantity: Quantity,
@@ -177,7 +177,9 @@ impl Quantity {
                 Err(format!("cannot take {x} as a share because it is not in 0..=1; write a number between 0 and 1"))
             }
             _ if x > 0.0 && x.is_finite() || zero && x == 0.0 => Ok(()),
-            _ => Err(format!("cannot take {x} as a cost because it is not positive and finite; write such a number")),
+            _ => Err(format!(
+                "cannot take {x} as a coefficient because it must be positive and finite; write a positive number"
+            )),
         }
     }
 

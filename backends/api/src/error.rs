@@ -40,7 +40,7 @@ pub enum BackendError {
     )]
     Released(Vec<String>),
     /// The machine lacks a requirement of the backend.
-    #[error("{what}; searched in {}", .places.join(", "))]
+    #[error("{what}; searched: {}", .places.join("; "))]
     Missing {
         /// The missing requirement, and how to install it.
         what: String,

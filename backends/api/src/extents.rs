@@ -128,7 +128,8 @@ impl Program {
     /// Checks that there is one length for each of [`Program::extents`], within its bounds.
     ///
     /// # Errors
-    /// If the number of lengths differs, or names the first extent whose length is out of bounds.
+    /// Returns an error if the number of lengths differs, or if a length is out of bounds. The error then names the
+    /// first such extent.
     pub fn check_lengths(&self, lengths: &[usize]) -> Result<(), BackendError> {
         let wrong = |name: &str, problem| BackendError::Binding { what: "extent", name: name.into(), problem };
         if lengths.len() != self.extents.len() {

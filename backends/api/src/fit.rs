@@ -80,8 +80,8 @@ pub fn fitted(declared: &[Coefficient], freedom: Freedom, error: impl Fn(&[f64])
     values(&coefficients(&vec![1.0; count], |factors| error(&values(factors))))
 }
 
-/// The reduction of the mean error that changing a coefficient by a factor of e = 2.718 must exceed. So a coefficient
-/// that affects no measurement keeps its value.
+/// The reduction of the mean error that justifies changing a coefficient by a factor of e = 2.718. For other factors,
+/// it is proportional to the logarithm. A coefficient that affects no measurement thus keeps its value.
 const INERTIA: f64 = 0.002;
 /// The factors by which coefficients are changed, coarse to fine.
 const STEPS: [f64; 4] = [2.0, 1.3, 1.1, 1.03];

@@ -127,7 +127,7 @@ impl Limits {
         too_long.dedup();
         let refused = kernel.stores.iter().filter_map(|store| match (store.writes, kernel.slots[store.slot].0) {
             (Writes::InOrder, _) if !self.in_order => Some(
-                "cannot store several points in order to one element because the device has no ordered stores".into(),
+                "cannot order several stores to one element because the device does not support ordered stores".into(),
             ),
             (Writes::Combined(how), dtype) if !self.combined.contains(dtype) => Some(format!(
                 "cannot combine stores of {dtype} to one element by {how:?} because the device does not support it"
@@ -135,7 +135,9 @@ impl Limits {
             _ => None,
         });
         beyond
-            .map(|(size, most, what)| format!("cannot launch {size} {what} because the device supports at most {most}"))
+            .map(|(size, most, what)| {
+                format!("cannot launch a kernel with {size} {what} because the device supports at most {most}")
+            })
             .chain(self.dtypes.lacking(kernel))
             .chain(refused)
             .chain(too_long)

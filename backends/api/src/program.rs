@@ -62,7 +62,8 @@ pub struct Step {
     pub in_place: Vec<InPlace>,
     /// The model part that most of the step comes from.
     pub origin: Origin,
-    /// The model part of each check of ids in the kernel, by number.
+    /// The model part of each bounds check of an index that the kernel reads from a tensor.
+    /// [`Instr::Within`](crate::Instr::Within) has the number of its check.
     pub checks: Vec<Origin>,
 }
 
@@ -82,7 +83,7 @@ impl Step {
         Step { kernel, buffers, in_place: Vec::new(), origin, checks: Vec::new() }
     }
 
-    /// Returns the model part of one of the kernel's checks of ids.
+    /// Returns the model part of one of the kernel's bounds checks, given its number.
     pub fn origin_of_check(&self, check: usize) -> &Origin {
         self.checks.get(check).unwrap_or(&self.origin)
     }

@@ -380,7 +380,7 @@ mod tests {
             |name: &str, number: &str| text.replacen(&format!("\n{name} = "), &format!("\n{name} = {number} # "), 1);
         for (name, number) in [("latency", "-1.0"), ("fma", "0.0"), ("cache", "nan"), ("matrix", "inf")] {
             let told = Costs::read(&with(name, number)).unwrap_err();
-            assert!(told.starts_with(&format!("{name}: ")) && told.contains("as a cost"), "{told}");
+            assert!(told.starts_with(&format!("{name}: ")) && told.contains("as a coefficient"), "{told}");
         }
         assert!(Costs::read(&with("evaluated", "0.0")).is_ok());
     }

@@ -180,7 +180,7 @@ impl Vulkan {
 
     fn module(&self, launch: &Launch) -> Result<Module, String> {
         let Work::Printed(text) = &launch.work else {
-            return Err("cannot multiply by a library because Vulkan has none".into());
+            return Err("cannot compute a product with a library because Vulkan has no matrix library".into());
         };
         let found = &self.shared.found;
         let code = spirv::cached(self.cache.as_ref(), text, &found.kept)?;

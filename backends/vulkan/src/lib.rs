@@ -37,7 +37,8 @@ pub use features::{Features, MatrixUnits};
 /// Returns the backend on a device.
 ///
 /// # Errors
-/// Returns an error if there is no such device, or if a requirement is missing. The error says where it was searched.
+/// Returns an error if there is no such device, or if a requirement is missing. In the latter case, the error lists the
+/// places that were searched.
 pub fn on(options: &VulkanOptions) -> Result<Gpu<Vulkan>, BackendError> {
     Vulkan::new(options).map(Gpu::new)
 }

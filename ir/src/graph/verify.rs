@@ -34,7 +34,7 @@ impl Graph {
             let word = !symbol.is_empty() && symbol.parse::<i64>().is_err();
             if !word || symbol.contains(|c: char| c.is_whitespace() || "()[]{}\";".contains(c)) {
                 problems.push(general(
-                    format!("text cannot name the dimension {symbol:?} because it is not a word"),
+                    format!("the dimension name {symbol:?} is not a word, so the text form cannot express it"),
                     "use a word, such as B",
                 ));
             }

@@ -72,8 +72,8 @@ pub struct RelationCall {
 }
 
 impl RelationCall {
-    /// Parses `(name arg …)`. Upper-case names must be known to the scope. Lower-case names are attributes, and are
-    /// added if they are new.
+    /// Parses `(name arg …)` or `(not (name arg …))`. Unknown names are added to the scope: upper-case names as
+    /// dimensions, lower-case names as attributes.
     ///
     /// # Errors
     /// If the relation is unknown or an argument is malformed.

@@ -51,7 +51,8 @@ macro_rules! unary {
     };
 }
 
-/// Declares an op of two operands of one type, given the element type of the result.
+/// Declares an op on two operands of the same element type, whose shapes are broadcast. `$result` is the element type
+/// of the result.
 macro_rules! binary {
     ($name:literal, $doc:literal, $class:literal -> $result:literal, $commutative:literal, $flops:literal,
      |$x:pat_param, $attrs:pat_param, $to:pat_param| $body:expr) => {

@@ -22,7 +22,9 @@
 //! - `(const NAME TYPE { elements })`, where `...` after the last element repeats it up to the size of the type;
 //! - `(let NAME value)`, which names a value in this text only. Printing replaces such names by numbers;
 //! - `(output NAME value)`;
-//! - `(update STATE value)`, which sets the value of a state at the end of a run.
+//! - `(update STATE value)`, which sets the value of a state at the end of a run;
+//! - `(dim NAME :most N)`, which declares an extent at run time;
+//! - `(sub NAME statement …)`, which defines a body.
 //!
 //! Each statement may end in `:origin PART`, the model part of all nodes that it makes. A value is a name or an
 //! application `(op value … :attribute …)`.
@@ -34,8 +36,8 @@
 //! after `:least`. The compiled program serves all of these lengths ([`crate::Dim::between`]). Later dimensions with
 //! this name refer to it. Dimensions with other names must be bound to numbers before compilation.
 //!
-//! `(sub NAME statement …)` is a body: a separate graph, whose inputs are given in order where a value names it.
-//! Three more forms of values use bodies:
+//! `(sub NAME statement …)` defines a body: a separate graph. A value that uses the body passes one argument for each
+//! input, in order. Three more forms of values use bodies:
 //!
 //! - `(if PREDICATE THEN ELSE value …)` passes the values to both bodies ([`crate::Graph::branch`]);
 //! - `(while CONDITION BODY value … :most N)` carries the first values, one for each output of the body, and keeps

@@ -76,7 +76,8 @@ impl KernelBuilder<'_> {
         let elements: usize = self.dims(self.written(placed.class))?.iter().product();
         if writes != Writes::Apart && scope.body.domain.iter().product::<usize>() != elements {
             return Err(format!(
-                "`{}` would write each element several times over the domain of another store",
+                "cannot fuse `{}` because the kernel's domain differs in size from the written slice, so elements \
+                 would be written more than once",
                 node.op
             ));
         }

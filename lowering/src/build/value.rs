@@ -172,7 +172,8 @@ impl KernelBuilder<'_> {
         let count: usize = row.iter().product();
         if !(1..=MAX_UNROLLED).contains(&count) {
             return Err(format!(
-                "cannot unroll a reduction of {count} elements of several rows because the maximum is {MAX_UNROLLED}"
+                "cannot unroll a reduction across rows over {count} elements; the count must be from 1 to \
+                 {MAX_UNROLLED}"
             ));
         }
         let dtype = self.classes.classes[class].ty.dtype().ok_or("cannot reduce a tuple")?;

@@ -24,7 +24,8 @@ enum What<'a> {
     Op(Op, &'a Attrs, &'a Type),
     /// A constant, by its bits.
     Number(u64, &'a Type),
-    /// A value that is read. A constant is cold in the caches of a run; a state may be updated in place.
+    /// A value that the kernel reads. Its price depends on two flags: a constant is not in the cache at the start of a
+    /// run, and a state may be updated in place.
     Read { ty: &'a Type, constant: bool, state: bool },
     /// A class whose elements the builder may evaluate to find ids. It is equal to itself only.
     Known(ClassId),

@@ -144,8 +144,8 @@ impl<'a> Space<'a> {
         Ok(Priced { seconds, kernels: priced })
     }
 
-    /// Returns the counted seconds of a kernel. A kernel of the load program counts a share of its time, and the bytes
-    /// that it keeps.
+    /// Returns the contribution of a kernel to the plan's price, in weighted seconds: its time, of which a load-program
+    /// kernel counts only a share, and a penalty for the bytes that it stores.
     pub(crate) fn seconds(&self, kernel: &PlanKernel, price: KernelPrice) -> f64 {
         let seconds = price.mean;
         let stored = |rate: f64, class: ClassId| self.bytes[class] * rate;
@@ -155,7 +155,7 @@ impl<'a> Space<'a> {
         kernel.stores.iter().fold(seconds * self.rates.load, |sum, &class| sum + stored(self.rates.byte, class))
     }
 
-    /// Returns the counted seconds of keeping a class between runs.
+    /// Returns the penalty, in seconds of the plan's price, for keeping the bytes of a class between runs.
     pub(crate) fn keep(&self, class: ClassId) -> f64 {
         self.bytes[class] * self.rates.byte
     }

@@ -111,7 +111,7 @@ fn refused(state: &State<'_, '_>) -> String {
     reasons.join("; ")
 }
 
-/// Returns the message of a plan's error, with ops and model parts in place of class numbers.
+/// Returns the message of a plan error, with model parts in place of class numbers.
 fn in_words(space: &Space<'_>, error: &PlanError) -> String {
     let place = |class: &ClassId| space.classes.classes[*class].origins.first().cloned().unwrap_or_default();
     match error {

@@ -15,8 +15,8 @@ impl Rng {
     }
 }
 
-/// Returns a graph of `ops` ops over square matrices: pointwise ops, transposes, row reductions and products, with
-/// shared values and two outputs.
+/// Returns a random graph over square matrices, built in `ops` steps. A step adds a pointwise op, a transpose, a
+/// product, or a row reduction with `expand`. The graph has shared values and one or two outputs.
 pub fn random_graph(seed: u64, ops: usize, extents: &[usize]) -> Graph {
     let mut rng = Rng(seed);
     let n = extents[rng.below(extents.len())];

@@ -19,7 +19,7 @@ const ROUNDS: usize = 20;
 /// The minimal seconds of a measurement.
 const TURN: f64 = 0.001;
 
-/// Returns the mean seconds of a call, repeated for [`TURN`] seconds.
+/// Returns the mean seconds of a call. Repeats it at least [`CALLS`] times and for at least [`TURN`] seconds.
 fn turn(mut f: impl FnMut()) -> f64 {
     let (start, mut runs) = (Instant::now(), 0);
     loop {

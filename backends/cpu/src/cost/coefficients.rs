@@ -242,14 +242,14 @@ mod tests {
     #[test]
     fn problems_of_a_file_are_named() {
         for (text, name, why) in [
-            ("launch = -1.0", "launch", "as a cost"),
+            ("launch = -1.0", "launch", "as a coefficient"),
             ("thread = 1.5", "thread", "as a share"),
             ("lunch = 1.0", "lunch", "did you mean `launch`?"),
             ("[memory]\nhidden = 7", "memory.hidden", "as a share"),
             ("[memory]\nl3_bytes = \"1 kB\"", "memory.l3_bytes", "less than memory.l2_bytes"),
-            ("[product]\nm_half = nan", "product.m_half", "as a cost"),
+            ("[product]\nm_half = nan", "product.m_half", "as a coefficient"),
             ("[lanes]\nterm = \"3 GB/s\"", "lanes.term", "of seconds"),
-            ("[element]\ncheap = inf", "element.cheap", "as a cost"),
+            ("[element]\ncheap = inf", "element.cheap", "as a coefficient"),
             ("[class]\ndivision = [\"sqrtt\"]", "class.division", "did you mean `sqrt`?"),
         ] {
             let told = Costs::default().over(text).unwrap_err();

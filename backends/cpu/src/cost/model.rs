@@ -298,8 +298,8 @@ impl CostModel {
         }
     }
 
-    /// Returns the additional seconds of an operand that is read in place, if its matrices have no contiguous elements.
-    /// Contiguous elements then belong to different matrices of the batch.
+    /// Returns the additional seconds of an operand that is read in place, if no axis of its matrices has stride 1.
+    /// Neighbours in memory then belong to different matrices of the batch.
     fn strided_in_matrices(&self, body: &Body, batch: usize) -> f64 {
         let load =
             body.results.first().and_then(|&r| if let Instr::Load(load) = &body.instrs[r] { Some(load) } else { None });

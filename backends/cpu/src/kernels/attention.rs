@@ -118,8 +118,8 @@ struct KeyBlock<T> {
     others: Option<Runs>,
     key: Right<'static>,
     value: Right<'static>,
-    /// The row of the bias if it is equal for all queries, otherwise null. Products may add it if `adds_row`: no bias
-    /// in it is −∞, which would replace the score.
+    /// The row of the bias if all queries have the same row, otherwise null. If `adds_row` is set, the row has no −∞,
+    /// and products may add it. An element of −∞ must replace the score.
     row: *const T,
     adds_row: bool,
 }

@@ -158,7 +158,8 @@ impl<T: ProductElement> Matmul<T> {
         };
         let numbers = form.chosen.as_ref().map(|ChosenForm { nest, number, count }| {
             MatrixNumbers::compile(nest, batch, (*number, *count as i64), slots, isa).ok_or_else(|| {
-                vec!["cannot compute `matmul` because there is no kernel for the numbers of its matrices".to_string()]
+                let why = "cannot compute `matmul` because there is no kernel for the indices that select its matrices";
+                vec![why.to_string()]
             })
         });
         let numbers = numbers.transpose().map_err(&mut note).ok();

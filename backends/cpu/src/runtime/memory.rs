@@ -47,8 +47,9 @@ impl Pages {
     /// # Errors
     /// If there is too little memory.
     pub fn try_new(bytes: usize) -> Result<Pages, BackendError> {
-        Pages::mapped(bytes)
-            .ok_or_else(|| BackendError::Memory(format!("cannot allocate because no {bytes} bytes of memory are left")))
+        Pages::mapped(bytes).ok_or_else(|| {
+            BackendError::Memory(format!("cannot allocate {bytes} bytes because too little memory is left"))
+        })
     }
 
     fn mapped(bytes: usize) -> Option<Pages> {

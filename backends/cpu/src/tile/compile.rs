@@ -61,7 +61,9 @@ pub fn compile_for(
     let nest = &nest;
     let rank = nest.domain.len();
     if rank > MAX_RANK {
-        let why = format!("cannot compute over {rank} axes that do not merge because kernels have at most {MAX_RANK}");
+        let why = format!(
+            "cannot compute over {rank} axes, which cannot be merged further, because kernels have at most {MAX_RANK}"
+        );
         return Err(vec![why]);
     }
     let all = if rank == 0 { 0 } else { u8::MAX >> (8 - rank) };

@@ -17,10 +17,10 @@ const ABREAST: [(usize, f64); 4] = [(128, 0.8), (64, 0.9), (32, 1.0), (16, 0.7)]
 /// for 16-bit elements. The second one is for wider elements; a thread reads half as many of them at once.
 const ALONG: [[(usize, f64); 4]; 2] =
     [[(16, 0.74), (8, 0.89), (4, 1.0), (2, 0.96)], [(16, 0.8), (8, 1.0), (4, 0.97), (2, 0.85)]];
-/// Columns per block for operands that threads decode, each with its fraction of the read rate. Buffers of these
-/// operands have fewer bytes than their elements. More columns take more registers and leave fewer warps. These
-/// fractions, [`ELEMENTS`] and [`DECODING`] were measured on an H200 with 4096x4096 and 14336x4096 elements of i8 with
-/// a scale per column.
+/// Columns per block for operands that threads decode, each with its fraction of the read and decode rates. Elements of
+/// these operands are narrower in memory than in the product. More columns take more registers and leave fewer warps.
+/// These fractions, [`ELEMENTS`] and [`DECODING`] were measured on an H200 with 4096x4096 and 14336x4096 elements of i8
+/// with a scale per column.
 const DECODED: [(usize, f64); 4] = [(16, 0.5), (8, 0.8), (4, 1.0), (2, 0.99)];
 /// Elements per second that all processors decode and multiply.
 const ELEMENTS: f64 = 2.6e12;

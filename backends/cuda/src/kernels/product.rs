@@ -136,7 +136,8 @@ impl<'a> ProductProblem<'a> {
         [Launch { workspace, ..product }].into_iter().chain(combine).collect()
     }
 
-    /// Returns the possible numbers of splits of the depth, with at least `least` terms each.
+    /// Returns the possible numbers of splits of the depth: 1, and those with at least `least` terms per split whose
+    /// sums fit into the workspace.
     pub fn splits(&self, least: usize) -> impl Iterator<Item = usize> {
         let fits = move |splits: &usize| {
             *splits == 1 || self.extents[3] >= splits * least && self.workspace(*splits) <= WORKSPACE

@@ -60,7 +60,8 @@ impl Costs {
                     let tables = elements * (2.0 * copies + 1.0) * dtype.size() as f64;
                     (elements / beside, points(domain) * self.combined + tables)
                 }
-                // Neighbouring threads with adjacent elements share a transaction. Each value is one access to memory.
+                // Atomics of neighbouring threads on adjacent elements wait as one request. Each value still accesses a
+                // whole sector.
                 None if has_neighbours(&store.at, domain) => (points(domain) / beside, points(domain) * SECTOR),
                 None => (points(domain), points(domain) * SECTOR),
             };

@@ -331,7 +331,7 @@ impl<D: Device> Code<D> {
         self.varying.as_ref().map_or_else(Vec::new, Program::most)
     }
 
-    /// Returns the legal ids of a check in a run of these lengths, and whether their number depends on the lengths.
+    /// Returns the valid indices of a check in a run of these lengths, and whether their number depends on the lengths.
     fn ids(&self, step: &BoundStep, check: usize, lengths: &[usize]) -> Option<(Ids, bool)> {
         let lengths = self.varying.as_ref().map(|program| program.lengths(lengths));
         let bound = |extent: &Dim| match &lengths {
@@ -344,7 +344,7 @@ impl<D: Device> Code<D> {
         })
     }
 
-    /// Checks whether a run reported an id that is out of range, and clears the report.
+    /// Checks whether a run reported an index that is out of range, and clears the report.
     ///
     /// # Errors
     /// Returns the reported fault, or an error if the device failed.
@@ -364,15 +364,19 @@ impl<D: Device> Code<D> {
         stream.upload(fault.address(), &[0; FAULT_BYTES])?;
         let (id, check) = (word(2), usize::try_from(word(3)).unwrap_or(usize::MAX));
         let Some(step) = steps.get(word(1) as usize) else {
-            return Err(BackendError::Device(format!("cannot find the step of id {id}, which is out of range")));
+            let why = format!("cannot find the step that read the index {id}, which is out of range");
+            return Err(BackendError::Device(why));
         };
         let origin = step.checks.get(check).unwrap_or(&step.origin).clone();
         let problem = match self.ids(step, check, lengths) {
-            // Kernels add `FAR` to ids beyond the length of an extent that varies.
+            // Kernels add `FAR` to indices beyond the length of an extent that varies.
             Some((ids, true)) if id >= FAR => OutOfRange { id: id - FAR, ids },
             Some((ids, _)) => OutOfRange { id, ids },
             None => {
-                return Err(BackendError::Device(format!("cannot find the extent that id {id} exceeds at {origin}")));
+                return Err(BackendError::Device(format!(
+                    "cannot report the valid range of the index {id}, which is out of range at {origin}, because its \
+                     check is unknown"
+                )));
             }
         };
         Err(BackendError::IndexOutOfRange { problem, origin })

@@ -9,7 +9,7 @@ pub fn wrong(what: &'static str, name: &str, problem: String) -> BackendError {
 
 /// Checks the number of bound tensors.
 pub fn expect(what: &'static str, got: usize, wanted: usize) -> Result<(), BackendError> {
-    let problem = || format!("cannot take {got} of them because the program has {wanted}; give one for each");
+    let problem = || format!("cannot take {got} {what}s because the program has {wanted}; give one for each");
     if got == wanted { Ok(()) } else { Err(wrong(what, "*", problem())) }
 }
 

@@ -24,7 +24,8 @@ pub struct GpuLoaded<D: Device> {
 /// Loads a program.
 ///
 /// # Errors
-/// Returns an error if a parameter's type is not the program's, or if an id is out of range.
+/// Returns an error if the number or a type of the parameters is not the program's. Also returns an error if the load
+/// program reads an index that is out of range.
 pub fn load<D: Device>(code: Arc<Code<D>>, params: &[Tensor]) -> Result<GpuLoaded<D>, BackendError> {
     expect("parameter", params.len(), code.params.len())?;
     let (params, count) = (params.iter().enumerate(), params.len());

@@ -164,9 +164,9 @@ impl<'a> AttentionProblem<'a> {
     /// Returns an error if there is no such function.
     pub fn function(&self, name: &str) -> Result<String, Vec<String>> {
         let sum = self.sum;
-        self.dialect
-            .function(name, sum, sum)
-            .ok_or_else(|| vec![format!("cannot compute attention in {sum} because it has no `{name}`")])
+        self.dialect.function(name, sum, sum).ok_or_else(|| {
+            vec![format!("cannot compute attention in {sum} because the WGSL dialect has no `{name}` for this type")]
+        })
     }
 
     /// Returns whether the bias hides keys, instead of being added to every score.

@@ -109,8 +109,8 @@ impl DimPattern {
         }
     }
 
-    /// Returns the expression's value, once all of its variables are bound. Returns `None` for an inexact quotient,
-    /// and for `floor` and `mod` of an extent at run time or by a number that is not positive.
+    /// Returns the value of the expression. Returns `None` if a variable is unbound or a quotient is inexact, or if
+    /// `floor` or `mod` has a symbolic operand or a non-positive divisor.
     pub fn value(&self, bindings: &Bindings) -> Option<Dim> {
         Some(match self {
             DimPattern::Number(n) => Dim::Known(*n),

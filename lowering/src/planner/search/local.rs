@@ -115,9 +115,9 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Tries, in one move, to compute all views of a class from it although no kernel computes the class yet. For
-    /// example, storing a rounded tensor pays only if all kernels that round it themselves read the stored tensor
-    /// instead.
+    /// Tries, in one move, to compute a class that no kernel computes yet, and to compute all its views from it. For
+    /// example, storing a cast tensor pays only if every kernel that now casts the operand itself reads a view of the
+    /// stored tensor.
     fn shared_moves(&mut self) {
         let space = self.state.space;
         for class in 0..self.users.len() {

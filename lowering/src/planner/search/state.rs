@@ -234,7 +234,8 @@ impl<'s, 'a> State<'s, 'a> {
         self.changes(since).filter(|(gone, kernel)| !gone && !kernel.load).count() as f64 * self.space.rates.launch
     }
 
-    /// Returns the counted seconds of the kernels of the load program that were added since a mark.
+    /// Returns the contribution of the load-program kernels added since a mark to the plan's price, in weighted
+    /// seconds.
     pub fn loaded(&self, since: Mark) -> f64 {
         let come = |step: &Undo| match step {
             Undo::Added(id) => {

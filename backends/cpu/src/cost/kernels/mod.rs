@@ -205,8 +205,8 @@ impl CostModel {
     }
 }
 
-/// Returns the number that chooses the matrices of an operand of a contraction, where products read these in place or
-/// packed; `None` for other bodies.
+/// Returns the value whose integer selects the matrix of a contraction's operand at each batch point. Returns `None` if
+/// products cannot read the selected matrices in place or packed.
 pub(super) fn number_of_matrices(kernel: &Kernel, body: &Body, masks: &[AxisSet]) -> Option<ValueId> {
     let Contraction { lhs, rhs, axes } = kernel.contraction()?;
     let is = |of: &Body| std::ptr::eq(of, body);

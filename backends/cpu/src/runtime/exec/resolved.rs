@@ -104,8 +104,8 @@ impl Code {
                     (None, None) => {}
                     (None, Some(_)) => {
                         let what = format!(
-                            "{}: cannot run these lengths because the kernel does not read its packed operand: a \
-                             defect of the backend",
+                            "{}: cannot run with these lengths because the recompiled kernel reads no packed operand; \
+                             this is a defect of the backend",
                             step.facts.origin
                         );
                         return Err(BackendError::Device(what));
