@@ -64,5 +64,6 @@ fn a_file_that_does_not_read_stays_and_others_are_laid_out() {
     eutectic(["rules", "fmt", &missing]).refused(&["cannot read", "missing.rules"]);
     fs::create_dir(dir.path("empty")).expect("a folder");
     let empty = dir.path("empty").display().to_string();
-    eutectic(["rules", "fmt", &empty]).refused(&["no such file is in it", "NAME.rules"]);
+    let problem = "this folder contains no rule files and no graph files";
+    eutectic(["rules", "fmt", &empty]).refused(&[problem, "NAME.rules"]);
 }

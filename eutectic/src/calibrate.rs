@@ -37,13 +37,13 @@ pub struct Calibration {
     pub measured: Vec<Measured>,
 }
 
-/// Measures a dozen programs on one thread and on all threads, and fits the rates of the backend's costs to their
-/// kernels ([`Freedom::Rates`]). Starts no measurement after 0.7 of `limit`. Returns `None` if the backend is not
-/// calibrated ([`Backend::calibrates`](crate::Backend::calibrates)), or if the time was too short. Also returns `None`
-/// if threads waited for a processor more than [`BUSY`] of the time.
+/// Measures small programs on one thread and on all threads, and fits the backend's cost rates to the measured kernels
+/// ([`Freedom::Rates`]). Starts no measurement after 0.7 of `limit`. Returns `None` if the backend is not calibrated
+/// ([`Backend::calibrates`](crate::Backend::calibrates)), or if the time was too short. Also returns `None` if threads
+/// waited for a processor more than [`BUSY`] of the time.
 ///
 /// # Errors
-/// When the backend cannot be opened, or a kernel cannot be built or run.
+/// If the backend cannot be opened, or a kernel cannot be built or run.
 ///
 /// # Examples
 /// ```

@@ -501,8 +501,8 @@ impl Planned {
         Ok(extract::whole(&*bound(graph)?, &self.outlined, &self.blocks)?)
     }
 
-    /// Returns the predicted cost of each step of the run program; `None` for copies. Stores that were merged into a
-    /// kernel from another block are not counted.
+    /// Returns the predicted cost of each step of a run, or `None` for copies. Omits elementwise steps that lowering
+    /// merged into a kernel of another block.
     pub fn step_costs(&self) -> Vec<Option<Cost>> {
         let cost = |(call, kernel): (usize, usize)| {
             self.blocks[self.outlined.calls[call].block].searched.priced.kernels[kernel].1

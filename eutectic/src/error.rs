@@ -39,7 +39,8 @@ pub enum Error {
     },
     /// The program needs more memory than the device has, whichever way it is planned.
     #[error(
-        "cannot run the program because a session needs at least {needed} bytes of memory, and the backend `{backend}` has {capacity}: {what}"
+        "cannot run the program because a session needs at least {needed} bytes of memory ({what}), but the backend \
+         `{backend}` has only {capacity}"
     )]
     Memory {
         /// The backend.
@@ -48,7 +49,7 @@ pub enum Error {
         needed: usize,
         /// The number of bytes that the device has.
         capacity: usize,
-        /// The contents of the memory.
+        /// The kinds of buffers, with the bytes of each.
         what: String,
     },
     /// There is not enough free memory for a result.

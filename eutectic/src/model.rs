@@ -135,8 +135,7 @@ impl Model {
     /// Runs the model once on inputs by name, in any order. Returns the outputs in the model's order.
     ///
     /// # Errors
-    /// If the model has no input of a name, an input is missing or does not fit, or an index in an input is out of
-    /// range.
+    /// If a name is not that of an input, an input is missing or does not fit, or an index in an input is out of range.
     pub fn run(&mut self, inputs: &[(&str, Tensor)]) -> Result<Vec<Tensor>, Error> {
         for (name, _) in inputs {
             self.session.input(name)?;

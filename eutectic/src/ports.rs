@@ -211,8 +211,11 @@ impl Session {
             Port::Output(n) => ("output", &program.outputs, n),
             Port::State(n) => ("state", &program.states, n),
         };
-        let missing =
-            || Error::Arguments(vec![format!("the program has {} {what}s, so number {n} does not exist", list.len())]);
+        let missing = || {
+            let count = list.len();
+            let problem = format!("{what} index {n} is out of range; the program has {count} {what}s, counted from 0");
+            Error::Arguments(vec![problem])
+        };
         Ok((what, list.get(n).ok_or_else(missing)?))
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Replan {
     number: usize,
     /// All refusals.
     problems: Vec<String>,
-    /// The least memory that a plan needed, with its contents.
+    /// The smallest number of bytes that any plan needed, with a list of the kinds of buffers and their bytes.
     least: Option<(usize, String)>,
 }
 

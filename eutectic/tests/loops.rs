@@ -125,7 +125,7 @@ fn results_feed_loops_that_follow() {
         .apply("slice", &[first[1]], &[("axis", 0.into()), ("at", 3.into()), ("len", 4.into()), ("step", (-1).into())])
         .unwrap();
     let second = repeat(&mut g, step(rows, width), 4, [1, 1], &[first[0], back, r]);
-    // An input, a parameter and the result of a loop as scanned values.
+    // These loops scan a parameter, and a result of the first loop. The first loop scans an input.
     let p = g.param("p", Type::tensor(F, &[4, rows, width])).unwrap();
     let third = repeat(&mut g, step(rows, width), 4, [1, 1], &[start, p, r]);
     let fourth = repeat(&mut g, step(rows, width), 4, [1, 1], &[second[0], first[1], r]);

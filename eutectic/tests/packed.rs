@@ -82,7 +82,8 @@ fn weights_of_every_format_stay_packed() {
         let weights = fields(&varying, &mut bytes);
         let mut session = compiler.compile(&varying).unwrap();
         session.load_named(|name| weights.iter().find(|(of, _)| of == name).map(|(_, tensor)| tensor.clone())).unwrap();
-        // A code takes half a byte or a byte. Scales of scales are stored as `f32`.
+        // Codes are widened to 4 or 8 bits, and scales of scales to `f32`. Both together add at most 0.7 bytes per
+        // weight.
         let most = ((format.bytes as f64 / format.block as f64 + 0.7) * (ROWS * COLUMNS) as f64) as usize;
         let kept = session.loaded().unwrap().bytes();
         assert!(kept <= most, "{}: {kept} bytes are kept, {most} at most", format.name);

@@ -263,8 +263,8 @@ fn judge(out: &mut impl Write, reference: &[Vec<f64>], errors: &[f64]) -> Result
         out,
         "{}",
         faint(prose(format!(
-            "the largest errors are differences from the interpreter in f64; that of the chosen plan is {:.0} % of the \
-             tolerance, which is {TOLERANCE:.0e} of the largest number, {size:.2}",
+            "errors are differences from the interpreter in f64. The chosen plan's largest error is {:.0} % of the \
+             tolerance: {TOLERANCE:.0e} times the largest result, {size:.2}",
             100.0 * share
         )))
     )?;

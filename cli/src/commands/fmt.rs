@@ -40,7 +40,7 @@ pub struct Args {
     check: bool,
 }
 
-/// Runs the command. Files that read are laid out, also if others do not.
+/// Runs the command. Lays out each file that can be read, even if others cannot.
 ///
 /// # Errors
 /// If a file cannot be read or written, or its brackets do not match; with `--check`, if a file would change.
@@ -56,7 +56,9 @@ pub fn run(args: &Args) -> Result<(), Fault> {
         collect(path, &mut files)?;
         if files.len() == before {
             let help = "rule files are named NAME.rules, and graph files NAME.graph";
-            faults.push(input(format!("cannot lay out {}: no such file is in it", path.display()), help));
+            let path = path.display();
+            let problem = format!("cannot lay out {path}: this folder contains no rule files and no graph files");
+            faults.push(input(problem, help));
         }
     }
     let mut changed = 0;

@@ -234,7 +234,8 @@ pub unsafe extern "C" fn eutectic_options_set_dim(options: *mut COptions, name: 
             let name = string("the name of a dimension", name)?;
             if !(0..=most).contains(&least) {
                 return Err(format!(
-                    "cannot set `{name}` to {least} to {most} because these are not bounds; give a length, or two in ascending order"
+                    "cannot set `{name}` to the range from {least} to {most}; give one length, or two lengths in \
+                     ascending order"
                 ));
             }
             options.dims.insert(name, (least, most));
@@ -421,7 +422,9 @@ pub unsafe extern "C" fn eutectic_clear_states(model: *mut CModel, error: *mut *
     // SAFETY: the caller guarantees this.
     let cleared = unsafe {
         told(error, || {
-            let session = model.as_mut().ok_or("cannot clear a model that is NULL; open one first")?.model.session();
+            let model = model.as_mut();
+            let model = model.ok_or("cannot clear the states of a model that is NULL; open a model first")?;
+            let session = model.model.session();
             let names: Vec<String> = session.program().states.iter().map(|(name, _)| name.clone()).collect();
             for name in names {
                 let port = session.state(&name).map_err(|e| e.to_string())?;

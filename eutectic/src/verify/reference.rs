@@ -91,7 +91,7 @@ impl Reference {
             .collect();
         if !self.blocks.contains_key(&number) {
             let (probe, nodes) = all_values(block)?;
-            // A block may return its inputs without computing anything.
+            // This program may have no kernels, because a block may return its inputs without computing anything.
             let session = self.compiler.compile(&probe)?;
             self.blocks.insert(number, BlockProgram { session, nodes });
         }

@@ -72,8 +72,8 @@ pub(super) struct LoopBody {
     pub captured: Vec<NodeId>,
 }
 
-/// A function that imports nodes. It is a field of [`Importer`] rather than a call, because the file of that function
-/// imports this file.
+/// A function that imports nodes. [`Importer`] stores a pointer to it, because a direct call would make the two modules
+/// depend on each other.
 pub(super) type MapNodes = fn(&mut Importer<'_>, &[NodeProto], &OpSets);
 
 /// The state of an import.
@@ -136,7 +136,7 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Makes a value of the graph at nesting level `level` an input of each body down to the one under construction.
+    /// Passes a value from the graph at nesting level `level` into each inner body, down to the one under construction.
     fn captured(&mut self, mut value: NodeId, level: usize) -> Result<NodeId, NodeError> {
         for at in level..self.outer.len() {
             value = self.capture(value, at)?;

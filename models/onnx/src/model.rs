@@ -151,9 +151,9 @@ impl Model {
             return Err(format("it does not state its op set".into()));
         }
         if let Some(opset) = opsets.own().filter(|opset| !(OLDEST_OPSET..=NEWEST_OPSET).contains(opset)) {
-            let known = format!("{OLDEST_OPSET} to {NEWEST_OPSET} are supported");
             return Err(format(format!(
-                "it is written in opset {opset}, and {known}; convert it with onnx.version_converter"
+                "its opset is {opset}, but only {OLDEST_OPSET} to {NEWEST_OPSET} are supported; convert it with \
+                 onnx.version_converter"
             )));
         }
         let folder = Folder::of(&path);

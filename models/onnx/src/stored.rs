@@ -24,7 +24,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Returns the number of bytes that `count` elements take.
+    /// Returns the number of bytes that this number of packed elements takes.
     pub fn bytes(self, elements: usize) -> usize {
         elements.div_ceil(self.in_byte())
     }
@@ -135,7 +135,8 @@ impl StoredTensor {
     /// Reads the elements.
     ///
     /// # Errors
-    /// If the external file cannot be mapped, is outside of the model's folder, or ends before the tensor does.
+    /// If external data cannot be mapped, is outside of the model's folder, or is too short. Also if a Boolean is
+    /// neither 0 nor 1.
     pub fn tensor(&self) -> Result<Tensor, String> {
         match &self.data {
             ValueSource::Inside(bytes) => self.over(bytes.clone()),

@@ -33,7 +33,7 @@ pub struct Architecture {
     pub normalized_shares: bool,
     /// Whether each head has a sink: a score without a key, which takes its share of the softmax.
     pub sinks: bool,
-    /// Whether YaRN's ramp begins and ends at whole pairs.
+    /// Whether the bounds of YaRN's ramp, which are indices of rotated pairs, are rounded outwards to integers.
     pub whole_ramp: bool,
 }
 

@@ -252,7 +252,7 @@ impl Chunk<'_> {
         g.add(y, shared)
     }
 
-    /// Returns the numbers of the experts of each token and their shares, each as `[tokens used]`.
+    /// Returns the ids of each token's experts and the shares of these experts. Both have the shape `[tokens used]`.
     fn route(&self, g: &mut Graph, block: &str, n: NodeId) -> Built<[NodeId; 2]> {
         let experts = &self.config.experts;
         let scores = self.product(g, &format!("{block}.ffn_gate_inp"), n, [self.config.width, experts.count])?;

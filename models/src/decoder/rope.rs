@@ -57,7 +57,7 @@ impl Rope {
     pub fn read(values: &mut Values<'_>, architecture: &Architecture, depth: usize, positions: usize) -> Rope {
         let turned = values.size_or("rope.dimension_count", depth);
         if turned > depth || !turned.is_multiple_of(2) {
-            values.wrong("rope.dimension_count", &format!("an even number up to the depth of a head, {depth}"));
+            values.wrong("rope.dimension_count", &format!("an even number of at most {depth}, the head dimension"));
         }
         let kinds = ["none", "linear", "yarn", "longrope"];
         let expected = "\"none\", \"linear\", \"yarn\" or \"longrope\": other scalings of positions are not supported";

@@ -37,7 +37,10 @@ pub fn run(compiler: &Compiler, base: &RuleSet, case: &Case) -> Outcome {
                     let what = match fault {
                         Fault::Kernels => format!("computes a wrong {side} side ({strategy:?})"),
                         Fault::Rules => {
-                            format!("computes a {side} side whose values the rules that make it computable changed")
+                            format!(
+                                "computes a wrong {side} side because the rules that make it computable change its \
+                                 values"
+                            )
                         }
                     };
                     let what = format!("{} {what}", compiler.backend().name());

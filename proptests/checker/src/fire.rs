@@ -56,7 +56,11 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
                     "the rule does not match with the operands of its commutative ops swapped ({swaps:#b})"
                 )));
             }
-            Err(other) => return Err(failure(format!("with operands swapped: {other:?}"))),
+            Err(other) => {
+                return Err(failure(format!(
+                    "the rule does not apply if operands of commutative ops are swapped ({swaps:#b}): {other:?}"
+                )));
+            }
         };
         fired += 1;
         // The engine applies a `once` rule only if that lowers the cost.
@@ -67,7 +71,10 @@ pub fn fires(probe: &Probe, case: &Case, base: &RuleSet) -> Result<usize, Box<Fa
         let rewritten = optimize(&sides.written, &rules, &Options::default()).map_err(|e| failure(e.to_string()))?;
         let applied = rewritten.statistics.iter().any(|s| s.name == rule.name && s.applications > 0);
         if !applied {
-            return Err(failure(format!("the engine does not apply the rule to its own left side ({swaps:#b})")));
+            return Err(failure(format!(
+                "the engine does not apply the rule to its own left side (mask of the swapped commutative ops: \
+                 {swaps:#b})"
+            )));
         }
     }
     Ok(fired)
@@ -113,6 +120,8 @@ pub fn guarded(probe: &Probe, case: &Case, random: &mut fastrand::Rng) -> Result
             let what = format!("the rule fires although {}, and is wrong then", broken.what);
             Err(Box::new(Failure::of(Check::Guard, what, &other, verdict.first)))
         }
-        Err(error) => Err(failure(format!("the rule fires although {}; then {error}", broken.what))),
+        Err(error) => {
+            Err(failure(format!("the rule fires although {}, and its right side fails: {error}", broken.what)))
+        }
     }
 }

@@ -88,7 +88,8 @@ impl Side {
     }
 }
 
-/// Compares the sides of an instance on given values and numbers. Nothing is judged if the left side is undefined.
+/// Compares the sides of an instance for these values of its tensors and number variables. Nothing is judged if the
+/// left side is undefined.
 ///
 /// # Errors
 /// If the right side reads an index that is out of range.
@@ -226,7 +227,7 @@ impl EvaluatedSides<'_> {
                     _ => None,
                 }
             }
-            _ => Some(Err((Element::Real(fl), Element::Real(fr), "one element type".into()))),
+            _ => Some(Err((Element::Real(fl), Element::Real(fr), "equal element types on both sides".into()))),
         }
     }
 }

@@ -368,7 +368,8 @@ mod tests {
         let tells = |left, right, unlimited| {
             pair(Contract::Reassoc, true).range_tells(number(left), number(right), Some(unlimited))
         };
-        // With 8 significant bits, ½·100.6 − ½·100.7 is 0 instead of −0.05. Only a third term of 1e−59 vanishes.
+        // In 8 significant bits, rounding makes ½·100.6 − ½·100.7 equal to 0 instead of −0.05. The limited range loses
+        // only a third term, 1e−59.
         assert!(!tells(-0.05, 0.0, 1e-59));
         assert!(tells(-0.05, 0.0, -0.05));
         assert!(tells(1e-30, 0.0, 1.1e-30));

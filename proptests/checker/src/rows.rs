@@ -199,7 +199,7 @@ impl<'a> RowSpace<'a> {
     fn dtypes(&self, row: &[usize]) -> Bindings {
         let mut bindings = Bindings::default();
         for ((slot, of), level) in self.slots.iter().zip(row) {
-            // This cannot fail, because nothing is bound yet.
+            // This cannot fail, because each slot is bound only once.
             let _ = bindings.bind(*slot, Bound::DType(of[*level]));
         }
         bindings

@@ -273,13 +273,14 @@ fn special_integers(dtype: DType, manner: Manner<'_>, most: Option<usize>) -> Ve
     }
 }
 
-/// Enumerates the combinations of the first numbers of the tensors' lists. The elements of all tensors at one index are
-/// one combination. Further elements are drawn from the list or, one in four, from all numbers.
+/// Fills one of several tensors with special values, so that the tensors together contain every combination of the
+/// first `first` values. Elements at the same index form one combination. Of the remaining elements, a quarter are any
+/// numbers, and the others are random special values.
 struct Combinations<'a, T> {
     special: &'a [T],
-    /// The number of entries at the start of each list that are combined.
+    /// The number of values at the start of each tensor's list of special values that are combined.
     first: usize,
-    /// The number of consecutive elements with the same entry.
+    /// The number of consecutive elements with the same value.
     run: usize,
     /// The number of elements that the combinations need.
     all: usize,
@@ -344,9 +345,10 @@ pub fn oppositions(tensors: usize) -> usize {
     tensors + SIGNS
 }
 
-/// Fills the tensors with the largest numbers that the contract covers, in the `n`th way. An intermediate result that
-/// overflows in one order of operations may be small, or cancel, in another order. So first each tensor in turn has the
-/// least number, then each pair of tensors has opposite signs.
+/// Fills the floating tensors with the largest numbers that the contract covers, in the `n`th way. An intermediate
+/// result that overflows in one order of operations may be small, or cancel, in another order. So the first ways fill
+/// one tensor with the reciprocal of its largest number. The last [`SIGNS`] ways are sign patterns, and any two of
+/// eight tensors have opposite signs in one of them.
 pub fn opposed(values: &Values, manner: Manner<'_>, n: usize) -> Values {
     let (way, others) = (n % oppositions(values.len()), n / oppositions(values.len()));
     let filled = |(at, (name, tensor)): (usize, (&String, &Tensor))| {

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 const NEIGHBOURS: u64 = 4;
 /// The number of other numbers of the element type that are tried.
 const OTHERS: usize = 24;
-/// The maximal number of draws.
+/// The maximal number of instances that are drawn for each element type.
 const DRAWS: usize = 60;
 
 /// Returns the numbers that the left side of a rule requires.

@@ -125,7 +125,9 @@ impl Device {
             }
             (Ok(_), Some(why)) => panic!("the backend compiles a kernel that it does not support: {why}"),
             (Err(error), None) => panic!("`supports` accepts a kernel that does not compile: {error}"),
-            (Err(error), Some(why)) => panic!("the backend does not support {why}, but its error is {error}"),
+            (Err(error), Some(why)) => {
+                panic!("`compile` must return the error `Unsupported` ({why}), but returns: {error}")
+            }
         }
     }
 

@@ -166,7 +166,7 @@ impl Args {
 fn print(verdict: &Verdict) {
     let Verdict { name, failure, judged, refused, why, time } = verdict;
     let word = if failure.is_some() { "FAILED  " } else { "right   " };
-    let why = why.as_ref().map_or(String::new(), |why| format!(", {refused} refused, the first because {why}"));
+    let why = why.as_ref().map_or(String::new(), |why| format!(", {refused} refused (reason for the first: {why})"));
     println!("{word}  {name}: {judged} right{why}; {:.1} s", time.as_secs_f64());
     if let Some(failure) = failure {
         print_some(failure);

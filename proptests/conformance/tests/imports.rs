@@ -181,7 +181,7 @@ fn declares<'a>(files: &'a Crate, module: &'a Module, path: &[String], depth: us
     }
 }
 
-/// Returns a shortest cycle of each group of files that reach each other.
+/// Returns, for each strongly connected component with several files, a shortest cycle through its first file.
 fn cycles_of(graph: &DiGraph<String, ()>) -> Vec<Vec<String>> {
     let groups = tarjan_scc(graph).into_iter().filter(|group| group.len() > 1);
     groups.map(|group| shortest(graph, *group.iter().min().unwrap())).collect()

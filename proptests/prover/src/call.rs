@@ -231,7 +231,8 @@ impl Case {
                     rest.remove(*at);
                 });
                 let open: Vec<usize> = (0..from.len()).filter(|k| result[*k].is_none()).collect();
-                // The place of another axis may depend on the shape of these axes, so the names contain this shape.
+                // How the permutation orders the remaining axes may depend on their shape. So the names of their index
+                // maps contain that shape.
                 let others: Shape = open.iter().map(|k| from[*k].clone()).collect();
                 for (n, k) in open.into_iter().enumerate() {
                     let name: Rc<str> = format!("{name}#{n} of {}", crate::shape::show(&others)).into();

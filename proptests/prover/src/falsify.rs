@@ -93,7 +93,8 @@ impl Choices for Draws {
         let least = i64::from(extent && self.random.u8(..4) > 0);
         match self.numbers.is_empty() || self.random.bool() {
             true => self.random.i64(least..5),
-            // Extents go further past a large number, because a difference may need a few more elements.
+            // A dim may exceed a large number by up to 11 instead of 2, because a counterexample may need a few more
+            // elements.
             false => {
                 let number = self.numbers[self.random.usize(..self.numbers.len())];
                 (number + self.random.i64(-1..if number < 100 { 3 } else { 12 })).max(least)

@@ -261,7 +261,7 @@ impl Scope<'_> {
         let fixed = pattern.0.iter().filter(|i| matches!(i, DimsItem::One(_))).count();
         let many: Vec<usize> = (0..pattern.0.len()).filter(|i| matches!(pattern.0[*i], DimsItem::Many(_))).collect();
         let [place] = many.as_slice() else {
-            return stop("a relation whose result is not one sequence is unsupported");
+            return stop("the result pattern of a relation must have exactly one sequence variable");
         };
         let Some(rest) = shape.len().checked_sub(fixed) else { return stop("the ranks of two shapes differ") };
         let DimsItem::Many(slot) = &pattern.0[*place] else {

@@ -79,7 +79,7 @@ impl<'r> Reader<'r> {
         if let Class::Project = op.def().class {
             let at = match call.attrs.first() {
                 Some(Some(AttrTerm::Value(Attr::Int(n)))) => *n as usize,
-                _ => return stop("a result whose number is variable is unsupported"),
+                _ => return stop("the index of a result must be a constant"),
             };
             return args[0]
                 .get(at)
@@ -186,7 +186,7 @@ impl<'r> Reader<'r> {
         };
         match value {
             Some(value) => fitted(kind, value, shape),
-            None => stop("an attribute of this kind is unsupported"),
+            None => stop(format!("a term for an attribute of kind {kind:?} is unsupported")),
         }
     }
 }

@@ -166,7 +166,7 @@ impl Term {
         found
     }
 
-    /// Returns the number of nested terms.
+    /// Returns the number of subterms, including the term itself.
     pub fn size(&self) -> usize {
         match self {
             Term::Apply(_, _, args) => 1 + args.iter().map(|a| a.size()).sum::<usize>(),
@@ -250,7 +250,7 @@ impl Poly {
         Poly::from_terms([(Vec::new(), n)])
     }
 
-    /// Makes an atom.
+    /// Makes the polynomial that consists of one atom.
     pub fn atom(atom: Atom) -> Poly {
         Poly::from_terms([(vec![atom], 1)])
     }

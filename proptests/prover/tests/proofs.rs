@@ -27,7 +27,7 @@ fn verdicts_of_the_packs_are_those_of_the_prover_and_most_are_proofs() {
     for (rule, proof) in judged().filter(|(_, proof)| !proof.is_proof()) {
         println!("{}: {proof}", rule.name);
     }
-    // The bounds are below today's numbers, and fail if a law is lost.
+    // The minimal counts are slightly below the current ones. The assertion fails if the prover loses an algebraic law.
     assert!(
         bits >= BITS && bits + contract >= PROVED,
         "{bits} rules are proved to the bit, {contract} as their contracts say"

@@ -71,7 +71,7 @@ pub struct Args {
     /// Writes the plan, with which --plan runs the same kernels without a search
     #[arg(long, value_name = "FILE", help_heading = "Plan")]
     pub save_plan: Option<PathBuf>,
-    /// Takes the plan from a file that --save-plan wrote, of the same model, rules and backend
+    /// Takes the plan from a file that --save-plan wrote for the same model, rules and backend
     #[arg(long, value_name = "FILE", help_heading = "Plan", conflicts_with = "save_plan")]
     pub plan: Option<PathBuf>,
     /// Also measures the program with these options, in alternation with the command as given, and compares the times;

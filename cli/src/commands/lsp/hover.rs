@@ -41,7 +41,7 @@ pub fn hover(document: &Document, offset: usize, ops: &Ops) -> Option<Card> {
     (!parts.is_empty()).then(|| Card { text: parts.join("\n\n"), span })
 }
 
-/// Returns the type of a value: an application, a name of a graph, or a variable of a rule.
+/// Returns the type of a value: an application, a named value in a graph, or a variable of a rule.
 fn type_of(document: &Document, top: &TopForm, value: &Sexp, ops: &Ops) -> Option<String> {
     let types = document.types(top, ops);
     let at = |sexp: &Sexp| types.iter().find(|(span, _)| *span == sexp.span).map(|(_, ty)| ty.clone());

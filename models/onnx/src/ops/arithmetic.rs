@@ -113,8 +113,8 @@ fn modulo(c: &mut NodeCall<'_, '_>) -> NodeResult {
     c.apply("mul", [sign, rest])
 }
 
-/// Computes a − b·(a/b) of integers, or 0 where b is 0. It avoids absolute values, because that of the least integer
-/// overflows.
+/// Computes a − b·(a/b) of integers, or 0 where b is 0. It does not use absolute values, because the absolute value of
+/// the least integer overflows.
 fn remainder(c: &mut NodeCall<'_, '_>, a: NodeId, b: NodeId) -> NodeResult {
     let quotient = c.apply("div", [a, b])?;
     let whole = c.apply("mul", [b, quotient])?;

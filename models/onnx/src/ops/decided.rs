@@ -33,7 +33,10 @@ fn compress(c: &mut NodeCall<'_, '_>) -> NodeResult {
     match ids.last() {
         None => c.slice(x, axis, 0, 0),
         Some(last) if *last < extent => taken(c, x, axis, &ids),
-        Some(last) => Err(format!("its condition selects element {last} of an axis of {extent}").into()),
+        Some(last) => {
+            Err(format!("its condition selects index {last}, which is out of range for an axis of {extent} elements")
+                .into())
+        }
     }
 }
 
@@ -69,8 +72,8 @@ fn keys(x: &Tensor) -> Vec<i64> {
     if x.dtype().is_float() { x.to_f64().into_iter().map(key).collect() } else { x.to_i64() }
 }
 
-/// Imports `Unique`, for slices along an axis or for single elements. The outputs are the distinct slices, the index of
-/// the first occurrence of each one, the number of the distinct slice for each input slice, and the counts.
+/// Imports `Unique`, for slices along an axis or for single elements. Returns the distinct slices, the index of each
+/// one's first occurrence, the index of the distinct slice for each input slice, and the counts.
 fn unique(c: &mut NodeCall<'_, '_>) -> Outputs {
     let mut x = c.input(0)?;
     let known = keys(&c.known(0)?);

@@ -233,8 +233,8 @@ fn hardmax(c: &mut NodeCall<'_, '_>, rest: bool) -> NodeResult {
     })
 }
 
-/// Imports `OneHot`. `values` has the numbers for off and on. An id that is out of range for the depth gives a row of
-/// off.
+/// Imports `OneHot`. `values` contains the off value and the on value. For an id outside of the depth, all elements are
+/// the off value.
 fn one_hot(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let (ids, values) = (c.input(0)?, c.input(2)?);
     let depth = c.known_int(1)?;

@@ -152,7 +152,8 @@ fn channels(weights: &[usize]) -> Vec<Dim> {
     weights.iter().enumerate().map(|(axis, &n)| Dim::from(if axis == 0 { n } else { 1 })).collect()
 }
 
-/// Imports `QLinearMatMul`. The inputs are a, b and the parameters of the result; each has a scale and a zero point.
+/// Imports `QLinearMatMul`. The inputs are a and b, each with a scale and a zero point, then the scale and the zero
+/// point of the result.
 fn qlinear_matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
     let (rows, columns) = (rows(c, operands[0].value), columns(c, operands[1].value));
@@ -164,8 +165,8 @@ fn qlinear_matmul(c: &mut NodeCall<'_, '_>) -> NodeResult {
     requantized(c, sum, scales, zero)
 }
 
-/// Imports `QLinearConv`. The inputs are x, the weights and the result's parameters, each with a scale and a zero
-/// point. An optional bias is added to the integer sums.
+/// Imports `QLinearConv`. The inputs are x and the weights, each with a scale and a zero point, then the scale and the
+/// zero point of the result. An optional bias is added to the integer sums.
 fn qlinear_conv(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let operands = [Quantized::read(c, 0, Some(2))?, Quantized::read(c, 3, Some(5))?];
     let dims = c.dims(operands[1].value);

@@ -70,9 +70,11 @@ fn left_over<'a>(dims: &[Dim], others: impl Iterator<Item = &'a Dim>) -> Result<
     let count = count(&dims);
     match (count.known(), divisor.known()) {
         (Some(count), Some(divisor)) => Ok(Dim::Known(count.checked_div(divisor).unwrap_or(0))),
-        _ => count
-            .checked_div(&divisor)
-            .ok_or_else(|| NodeError(format!("its {count} elements cannot be divided into {divisor}"))),
+        _ => count.checked_div(&divisor).ok_or_else(|| {
+            NodeError(format!(
+                "cannot compute the extent for -1, because its {count} elements cannot be divided by {divisor}"
+            ))
+        }),
     }
 }
 

@@ -151,7 +151,7 @@ fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (x, weight) = (c.input(0)?, c.input(1)?);
     let ([batch, channels, length], [rows, 1, taps]) = (&c.dims(x)[..], &c.dims(weight)[..]) else {
         return Err(format!(
-            "its weights of extents {:?} do not fit elements of extents {:?}",
+            "its weights of extents {:?} do not fit an input of extents {:?}",
             c.dims(weight),
             c.dims(x)
         )
@@ -160,7 +160,7 @@ fn causal_convolution(c: &mut NodeCall<'_, '_>) -> Outputs {
     let (batch, channels, length, taps) = (*batch, *channels, *length, *taps);
     if *rows != channels || taps == 0 {
         return Err(format!(
-            "its weights of extents {:?} do not fit elements of extents {:?}",
+            "its weights of extents {:?} do not fit an input of extents {:?}",
             c.dims(weight),
             c.dims(x)
         )

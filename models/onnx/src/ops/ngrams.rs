@@ -21,7 +21,8 @@ struct Grams {
 /// Reads the pool: its n-grams by length, including lengths that are not counted.
 fn pool(c: &NodeCall<'_, '_>) -> Result<Vec<Grams>, NodeError> {
     let words = c.ints("pool_int64s")?.ok_or(
-        "its n-grams are strings, which programs do not have; map words to numbers before the model runs, and make its input those numbers",
+        "its n-grams are strings, which are not supported; map words to numbers before the model runs, and pass these \
+         numbers as input",
     )?;
     let starts = c.ints("ngram_counts")?.ok_or("its attribute `ngram_counts` is missing")?;
     let end = |at: usize| starts.get(at).map_or(words.len() as i64, |start| *start);
@@ -48,11 +49,16 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let pool = pool(c)?;
     let places = c.ints("ngram_indexes")?.ok_or("its attribute `ngram_indexes` is missing")?;
     let total: usize = pool.iter().map(|grams| grams.words.len() / grams.length).sum();
-    let results = places.iter().max().map_or(0, |most| most + 1);
-    let known = places.iter().all(|place| *place >= 0) && results <= 1 << 20 && total <= 1 << 20;
-    let results = usize::try_from(results).ok().filter(|_| known && places.len() == total);
-    let results =
-        results.ok_or_else(|| NodeError(format!("it has {} ngram_indexes for {total} n-grams", places.len())))?;
+    if places.len() != total {
+        return Err(format!("it has {} ngram_indexes for {total} n-grams; it needs one for each", places.len()).into());
+    }
+    if total > 1 << 20 {
+        return Err(format!("it has {total} n-grams, but at most 1048576 are supported").into());
+    }
+    if !places.iter().all(|place| (0..1 << 20).contains(place)) {
+        return Err("its ngram_indexes must be from 0 to 1048575".into());
+    }
+    let results = places.iter().max().map_or(0, |most| *most as usize + 1);
     let x = c.input(0)?;
     let (rows, width) = match c.dims(x)[..] {
         [width] => (1, width),

@@ -29,7 +29,7 @@ pub(super) const OPS: &[OpRow] = &[
             let axis = c.axis(axis, rank)?;
             if c.int_or("opset", 13)? < 13 && axis + 1 != rank {
                 return Err(
-                    "it normalizes several axes at once because its `opset` is below 13, which is not supported".into(),
+                    "its `opset` is below 13, so it normalizes several axes at once, which is not supported".into()
                 );
             }
             c.op("softmax", &[x], &[("axis", (axis as i64).into())])

@@ -98,7 +98,7 @@ fn recurrent(c: &mut NodeCall<'_, '_>, cell: &RecurrentLayer, quantised: bool) -
     if reversed.len() != directions || c.dims(w) != expected(inputs) || c.dims(r) != expected(hidden) {
         let (w, r) = (c.dims(w), c.dims(r));
         return Err(format!(
-            "its weights of extents {w:?} and {r:?} do not fit {inputs} inputs in {} directions",
+            "its weights of extents {w:?} and {r:?} do not fit the input size {inputs} and the number of directions {}",
             reversed.len()
         )
         .into());
@@ -373,7 +373,7 @@ fn simple_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states
     Ok(vec![step.activation(c, 0, sum)?])
 }
 
-/// Computes H' = (1 − z)·h + z·H, where z is the update gate and h the candidate. The reset gate r is applied to H, or
+/// Computes H' = (1 − z)·n + z·H, where z is the update gate and n the candidate. The reset gate r is applied to H, or
 /// to the product of H with R.
 fn gru_step(c: &mut NodeCall<'_, '_>, step: &Direction<'_>, x: NodeId, states: &[NodeId]) -> Outputs {
     let (h, hidden) = (states[0], step.hidden);

@@ -8,7 +8,7 @@ use eutectic_ir::{
 
 use super::*;
 
-/// Returns an op of one operand, `com.me Scaled`. Its attributes are `scale-by` and `how`, which has no default.
+/// Returns an op of one operand, `com.me Scaled`. Its attributes are `scale-by` and `last`, which has no default.
 fn scaled() -> Ops {
     let attrs = vec![
         AttrDef { name: interned("scale-by"), kind: AttrKind::Float, default: AttrDefault::Float(2.0) },

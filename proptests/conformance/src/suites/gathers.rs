@@ -1,5 +1,6 @@
-//! Tests loads whose index maps are affine for a few points only. Maps have loaded indices, divided coordinates, and
-//! guards of both, along the innermost axis and others. The reference is the evaluation point by point.
+//! Tests loads whose index maps are affine only within short runs of points. Maps contain loaded indices or divided
+//! coordinates, along the innermost axis and others. Some loads have guards on coordinates or divided coordinates. The
+//! reference evaluates each point separately.
 
 use crate::{
     device::Device,

@@ -30,8 +30,8 @@ fn count(shape: &str) -> usize {
     shape.split_whitespace().map(|n| n.parse::<usize>().expect("an extent")).product()
 }
 
-/// Returns the results of a program for a key, in each form of the device. There are none if the device refuses the
-/// program.
+/// Returns the results of a program for a key, on each configuration of the backend. Skips configurations that refuse
+/// the program.
 fn results(device: &Device, text: &str, key: [u32; 2], others: &[(&str, &Tensor)]) -> Vec<Vec<Tensor>> {
     let graph = graph(text);
     let key = Tensor::from_i64(DType::U32, &[2], key.map(i64::from));

@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) const CHECKS: &[(&str, Check)] = checks![states_equal_those_of_the_interpreter];
 
-/// The name, the program, and the number of copies in its plan in addition to the kernels that compute.
+/// For each program: its name, the number of copy kernels in its plan, and its text.
 pub const PROGRAMS: &[(&str, usize, &str)] = &[
     ("sum", 0, "(state sum f32[2 3]) (let next (add sum x)) (update sum next) (output y (mul sum x))"),
     ("new value is an output", 1, "(state sum f32[2 3]) (let next (add sum x)) (update sum next) (output y next)"),

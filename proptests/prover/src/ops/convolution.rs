@@ -58,9 +58,9 @@ fn inside(case: &Case, at: [&Poly; 2], image: &[Poly; 2], then: impl FnOnce() ->
 fn extents<const N: usize>(x: &Tensor) -> Res<[Poly; N]> {
     let all: Vec<Poly> = x.shape.iter().filter(|i| i.rank.is_none()).map(|i| i.extent.clone()).collect();
     if all.len() != x.shape.len() {
-        return stop("a convolution with a sequence of axes is unsupported");
+        return stop("a convolution or pooling of an operand with a sequence of axes is unsupported");
     }
-    all.try_into().or_else(|_| stop("a convolution must have four axes"))
+    all.try_into().or_else(|_| stop("an operand of a convolution or pooling must have four axes"))
 }
 
 fn conv(call: &Call) -> Res<Vec<Tensor>> {

@@ -173,7 +173,7 @@ pub(super) fn linear(call: &Call) -> Res<Vec<Tensor>> {
     let (args, case, act) = (call.args.clone(), Rc::clone(&call.case), format!("act {}", call.word(0)?));
     let (shape, ty) = (rows_times(&args[0], &args[1])?, args[0].ty.clone());
     one(Tensor::new(ty.clone(), shape, move |at| {
-        let [row @ .., column] = at else { return stop("a matrix must have two axes") };
+        let [row @ .., column] = at else { return stop("the result of `linear` must have an axis") };
         let mut sum = row_product(&case, &args[0], &args[1], row, column)?;
         if let Some(bias) = args.get(2) {
             sum = Arithmetic(ty.clone()).add(&sum, &(bias.at)(std::slice::from_ref(column))?);
@@ -187,7 +187,7 @@ fn lora(call: &Call) -> Res<Vec<Tensor>> {
     let (shape, ty) = (rows_times(&args[0], &args[1])?, args[0].ty.clone());
     let (_, rank) = matrix(&args[2])?;
     one(Tensor::new(ty.clone(), shape, move |at| {
-        let [row @ .., column] = at else { return stop("a matrix must have two axes") };
+        let [row @ .., column] = at else { return stop("the result of `lora` must have an axis") };
         let arithmetic = Arithmetic(ty.clone());
         let whole = row_product(&case, &args[0], &args[1], row, column)?;
         let adapter = reduce(&case, Reduction::Sum, &ty, std::slice::from_ref(&rank), |inner| {

@@ -228,7 +228,7 @@ fn word(key: [i64; 2], at: f64) -> f64 {
     }
 }
 
-/// Evaluates a pointwise op of the table.
+/// Evaluates a pointwise op on numbers by the op's constant folding.
 fn scalar(op: &str, args: &[f64], ty: &Ty) -> f64 {
     let (op, attrs) = match op.split_once(' ') {
         Some(("act", kind)) => ("act", vec![Attr::from(kind)]),

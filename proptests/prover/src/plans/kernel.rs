@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
                 Ok(crate::call::Value::Axes((1..=axes as i128).rev().map(Poly::int).collect()))
             }
             Some(value) => fitted(def.kind, value, on.as_ref()),
-            None => stop("an attribute of this kind is unsupported"),
+            None => stop(format!("the value of the attribute `{}` of `{op}` is unsupported", def.name)),
         });
         let attrs = attrs.collect::<Res<Vec<_>>>()?;
         let call = Call { case: Rc::clone(self.case), op: op.name(), attrs, args };

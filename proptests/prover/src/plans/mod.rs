@@ -127,7 +127,7 @@ fn of_store(block: &PlannedBlock, built: &KernelOfClasses, n: usize, sense: Sens
         Some(node) => {
             let (points, place, conditions, room, fills) = (&points, &place, &conditions, &room, whole.is_none());
             let write = Write { store, points, place, conditions, room, fills };
-            // An update must prove its guards, so they are not facts yet.
+            // `written` proves that the guards hold exactly inside the tensor, so they must not be assumed here.
             Some(update::written(&case, &reader, &nodes, node, &write)?)
         }
         None => {

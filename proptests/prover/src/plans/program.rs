@@ -87,7 +87,7 @@ impl<'a> Nodes<'a> {
                 Ok(Value::Shape(shape.iter().map(|dim| Item::axis(extent(self.case, dim))).collect()))
             }
             Attr::Int(n) => Ok(Value::Int(Poly::int(i128::from(*n)))),
-            attr => literal(attr).map_or_else(|| stop("an attribute of this kind is unsupported"), Ok),
+            attr => literal(attr).map_or_else(|| stop(format!("the attribute value {attr} is unsupported")), Ok),
         }
     }
 }

@@ -132,7 +132,7 @@ fn vectorizer(c: &mut NodeCall<'_, '_>) -> NodeResult {
     let inputs = c.inputs();
     let widths = c.ints("inputdimensions")?.ok_or("its attribute `inputdimensions` is missing")?;
     if widths.len() != inputs.len() {
-        return Err(format!("it has {} widths for {} inputs", widths.len(), inputs.len()).into());
+        return Err(format!("its `inputdimensions` has {} numbers for {} inputs", widths.len(), inputs.len()).into());
     }
     let mut parts = Vec::new();
     for (x, wanted) in inputs.into_iter().zip(widths) {

@@ -228,7 +228,8 @@ impl Forest {
     }
 }
 
-/// Returns the split that compares a feature with one number. The outcome is unordered if either of them is NaN.
+/// Returns the split that compares a feature with `value`. If either is NaN, only `BRANCH_NEQ` holds. For a NaN
+/// feature, `missing` also makes the condition true.
 fn compared(branch: &Branch, value: f64) -> Split {
     let [yes, no] = branch.children;
     let pick = |holds: bool| if holds { yes } else { no };
