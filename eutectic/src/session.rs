@@ -51,7 +51,8 @@ impl Session {
         &self.program
     }
 
-    /// Loads the parameters, in the order of [`Program::params`], and runs the load program. States do not change.
+    /// Loads the parameters, in the order of [`Program::params`], and runs the load program. States do not change. A
+    /// program without parameters needs no call: its first run loads it.
     ///
     /// # Errors
     /// If their number or types differ from the program's.
@@ -151,7 +152,11 @@ impl Session {
         Ok(self.with_outputs(inputs, runs)?.0)
     }
 
+    /// Returns the session on the parameters. Loads a program that has none.
     pub(crate) fn running(&mut self) -> Result<&mut Running, Error> {
+        if self.running.is_none() && self.program.params.is_empty() {
+            self.load(&[])?;
+        }
         self.running.as_mut().ok_or_else(|| not_loaded(&self.program))
     }
 

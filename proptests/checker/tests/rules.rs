@@ -45,21 +45,19 @@ fn set(name: &str) -> RuleSet {
     RuleSet::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests").join(name)).unwrap()
 }
 
-/// The seeds on which verdicts must agree.
-const SEEDS: [u64; 2] = [1, 2];
+/// The seed of the draws. The example `seeds` takes any number of seeds, which takes minutes each.
+const SEED: u64 = 1;
 
 #[test]
 fn wrong_rules_are_refuted() {
     let rules = set("wrong");
     assert!(rules.len() >= 340, "{}", rules.len());
-    for seed in SEEDS {
-        let reports = check(&rules, Options { seed, ..Options::default() });
-        let missed: Vec<_> = reports.iter().filter(|r| r.holds()).map(|r| &r.rule).collect();
-        assert!(missed.is_empty(), "seed {seed}: not refuted: {missed:#?}");
-        for report in &reports {
-            let failure = &report.failures[0];
-            assert!(failure.difference.is_some() || failure.check == Check::Types, "{report:#?}");
-        }
+    let reports = check(&rules, Options { seed: SEED, ..Options::default() });
+    let missed: Vec<_> = reports.iter().filter(|r| r.holds()).map(|r| &r.rule).collect();
+    assert!(missed.is_empty(), "not refuted: {missed:#?}");
+    for report in &reports {
+        let failure = &report.failures[0];
+        assert!(failure.difference.is_some() || failure.check == Check::Types, "{report:#?}");
     }
 }
 
@@ -67,11 +65,9 @@ fn wrong_rules_are_refuted() {
 fn right_rules_are_not_refuted() {
     let rules = set("right");
     assert!(rules.len() >= 100, "{}", rules.len());
-    for seed in SEEDS {
-        let reports = check(&rules, Options { seed, backends: cpu(), ..Options::default() });
-        let wrong: String = reports.iter().map(|r| r.explain("")).collect();
-        assert!(wrong.is_empty(), "seed {seed}: {wrong}");
-    }
+    let reports = check(&rules, Options { seed: SEED, backends: cpu(), ..Options::default() });
+    let wrong: String = reports.iter().map(|r| r.explain("")).collect();
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 /// Rules with mutants that differ on few values only: rows that are all −∞, scores far below the others, and numbers
