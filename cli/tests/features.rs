@@ -17,12 +17,12 @@ fn what_is_left_out_is_named_with_its_feature() {
         (vec!["opt", "demo", "--backend", "cuda"], "the backend `cuda`", "cuda"),
         (vec!["bench", "demo", "--backend", "vulkan"], "the backend `vulkan`", "vulkan"),
         (vec!["rules", "check", "--backend", "none,cuda"], "the backend `cuda`", "cuda"),
-        (vec!["run", "minilm", "--weights", &bert, "--text", "a cat"], "--text", "text"),
-        (vec!["run", &language, "--prompt", "a cat"], "--prompt", "text"),
+        (vec!["run", "minilm", "--weights", &bert, "--text", "a cat"], "embed texts", "text"),
+        (vec!["run", &language, "--prompt", "a cat"], "continue a prompt", "text"),
         (vec!["chat", &language], "chat", "text"),
         (vec!["lsp"], "language server", "lsp"),
         (vec!["bench", &language], "no language models", "text"),
-        (vec!["run", "sam", "--weights", &sam, "--image", &image], "--image", "vision"),
+        (vec!["run", "sam", "--weights", &sam, "--image", &image], "no image reader", "vision"),
     ] {
         eutectic(args).refused(&["this build", what, &format!("`--features {feature}`"), "--features full"]);
     }

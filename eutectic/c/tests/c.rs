@@ -50,7 +50,17 @@ fn a_program_in_c_opens_and_runs_a_model() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], format!("version {}", env!("CARGO_PKG_VERSION")));
     let errors: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("error: ")).collect();
-    let says = ["nowhere.onnx", "path", "batch", "`batch` to the range from 3 to 1", "nothing", &input, "96", "element type", "NULL"];
+    let says = [
+        "nowhere.onnx",
+        "path",
+        "batch",
+        "`batch` to the range from 3 to 1",
+        "nothing",
+        &input,
+        "96",
+        "element type",
+        "NULL",
+    ];
     assert_eq!(
         lines.iter().find(|line| line.starts_with("input")),
         Some(&&*format!("input 1: {input}, type 8, 2 axes of 2 and 12"))

@@ -187,7 +187,7 @@ fn damage_says_what_is_wrong() {
     let cases: &[(&str, Change)] = &[
         ("has no graph", |m| m.graph = None),
         ("it does not state its op set", |m| m.opset_import.clear()),
-        ("opset 99", |m| m.opset_import[0].version = Some(99)),
+        ("its opset is 99", |m| m.opset_import[0].version = Some(99)),
         ("opset 3, and", |m| m.opset_import[0].version = Some(3)),
         ("w: f32[4 3] needs 48 bytes, but 44 are given", |m| graph_of(m).initializer[0].float_data.truncate(11)),
         ("w: its extent -4 is negative", |m| graph_of(m).initializer[0].dims[0] = -4),
