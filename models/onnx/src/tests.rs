@@ -188,7 +188,7 @@ fn damage_says_what_is_wrong() {
         ("has no graph", |m| m.graph = None),
         ("it does not state its op set", |m| m.opset_import.clear()),
         ("its opset is 99", |m| m.opset_import[0].version = Some(99)),
-        ("opset 3, and", |m| m.opset_import[0].version = Some(3)),
+        ("its opset is 3, but", |m| m.opset_import[0].version = Some(3)),
         ("w: f32[4 3] needs 48 bytes, but 44 are given", |m| graph_of(m).initializer[0].float_data.truncate(11)),
         ("w: its extent -4 is negative", |m| graph_of(m).initializer[0].dims[0] = -4),
         ("w: programs have no elements of type string", |m| graph_of(m).initializer[0].data_type = Some(8)),
