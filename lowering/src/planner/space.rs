@@ -144,8 +144,8 @@ impl<'a> Space<'a> {
         Ok(Priced { seconds, kernels: priced })
     }
 
-    /// Returns the contribution of a kernel to the plan's price, in weighted seconds: its time, of which a load-program
-    /// kernel counts only a share, and a penalty for the bytes that it stores.
+    /// Returns the contribution of a kernel to the plan's price, in weighted seconds: its time and a penalty for the
+    /// bytes that it stores. The time of a load-program kernel has a smaller weight.
     pub(crate) fn seconds(&self, kernel: &PlanKernel, price: KernelPrice) -> f64 {
         let seconds = price.mean;
         let stored = |rate: f64, class: ClassId| self.bytes[class] * rate;
